@@ -1,0 +1,107 @@
+"""Which backends exist and how one is chosen. Legality is the contract's business; here it is only capability."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from .errors import InvalidArgument, NoBackend, Unsupported
+from .meta import Meta
+from .spec import Call
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+class Launch(Protocol):
+    """Phase two of a kernel: decided in phase one, free of mutable state, callable any number of times."""
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory it needs."""
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute. `args` and `outs` stand in contract order; an output that is None is not wanted."""
+
+
+def _cpu(call: Call) -> Launch:
+    if call.device.type != "cpu":
+        raise Unsupported(f"runs on CPU tensors, these are on {call.device}")
+    return _factory(call, "cpu")(call)
+
+
+def _reference(call: Call) -> Launch:
+    return ReferenceLaunch(call)
+
+
+def _factory(call: Call, backend: str) -> Callable[[Call], Launch]:
+    """The kernel factory of a family, imported when first used."""
+    module = _module(call, f"kernel_{backend}")
+    factory: Callable[[Call], Launch] | None = getattr(module, call.spec.name, None)
+    if factory is None:
+        raise Unsupported(f"has no kernel for {call.spec.name}")
+    return factory
+
+
+def _module(call: Call, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"{call.spec.package}.{name}")
+    except ImportError as missing:
+        raise Unsupported(f"cannot be loaded: {missing}") from missing
+
+
+BACKENDS: dict[str, Callable[[Call], Launch]] = {"cpu": _cpu, "reference": _reference}
+"""Every backend, in order of preference."""
+
+
+def choose(call: Call, name: str | None) -> tuple[str, Launch]:
+    """The named backend, or the first that accepts the call. An explicit choice never falls back."""
+    if name is not None and name not in BACKENDS:
+        raise InvalidArgument(f"backend is {name!r}, expected one of {', '.join(BACKENDS)}", "backend")
+    refusals = []
+    for candidate in [name] if name is not None else BACKENDS:
+        try:
+            return candidate, BACKENDS[candidate](call)
+        except Unsupported as reason:
+            refusals.append(f"{candidate}: {reason}")
+    given = ", ".join(f"{label} {meta}" for label, meta in call.metas(*call.spec.params))
+    raise NoBackend(f"no backend runs {call.spec.name}({given}): {'; '.join(refusals)}")
+
+
+class ReferenceLaunch:
+    """Runs the family's textbook formula in float64 and rounds once into the outputs.
+
+    It is there to be trusted, not to be fast: it allocates as torch pleases.
+    """
+
+    workspace = 0
+
+    def __init__(self, call: Call) -> None:
+        self.formula = getattr(_module(call, "reference"), call.spec.name)
+        self.options = call.spec.reference_options(call)
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        results = self.formula(*[widen(value) for value in args], **self.options)
+        for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
+            if isinstance(out, torch.Tensor):
+                out.copy_(result)
+            elif out is not None:
+                for member, part in zip(out, result, strict=True):
+                    member.copy_(part)
+
+
+def widen(value: Any, dtype: torch.dtype = torch.float64) -> Any:
+    """Floating-point tensors, also inside lists, in `dtype`; everything else as it is."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(dtype) if value.is_floating_point() else value
+    if isinstance(value, list | tuple):
+        return [widen(item, dtype) for item in value]
+    return value
+
+
+def total_bytes(metas: Sequence[Meta]) -> int:
+    """Bytes of all these tensors' elements."""
+    return sum(meta.numel * meta.itemsize for meta in metas)

@@ -1,0 +1,130 @@
+"""The only allocator, and the only judge of aliasing.
+
+Every output and every workspace the package allocates comes from here, so that tests can poison them at one point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .errors import InvalidArgument
+from .meta import Meta
+from .spec import Call
+
+ALIGNMENT = 64
+EXACT_CHECK_WORK = 100_000  # steps numpy may spend on deciding whether two interleaved views share an element
+
+
+def empty(meta: Meta) -> torch.Tensor:
+    """An uninitialised tensor with this metadata."""
+    return torch.empty_strided(meta.shape, meta.strides, dtype=meta.dtype, device=meta.device)
+
+
+def workspace(size: int, device: torch.device) -> torch.Tensor | None:
+    """Scratch memory of `size` bytes; torch aligns it to at least `ALIGNMENT`."""
+    return torch.empty(size, dtype=torch.uint8, device=device) if size else None
+
+
+class Scratch:
+    """Lays out named pieces in one workspace: sized in phase one, viewed in phase two."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def reserve(self, nbytes: int) -> int:
+        """The offset of a new aligned piece of `nbytes`."""
+        offset = self.size
+        self.size += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return offset
+
+    def tensor(self, shape: Sequence[int], dtype: torch.dtype) -> Piece:
+        """A piece that holds a contiguous tensor."""
+        count = int(np.prod(shape, dtype=np.int64)) if len(shape) else 1
+        return Piece(self.reserve(count * dtype.itemsize), count * dtype.itemsize, tuple(shape), dtype)
+
+
+class Piece:
+    """One tensor inside a workspace."""
+
+    __slots__ = ("dtype", "nbytes", "offset", "shape")
+
+    def __init__(self, offset: int, nbytes: int, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.offset, self.nbytes, self.shape, self.dtype = offset, nbytes, shape, dtype
+
+    def view(self, workspace: torch.Tensor) -> torch.Tensor:
+        """The piece as a tensor over the workspace's memory."""
+        return workspace[self.offset : self.offset + self.nbytes].view(self.dtype).view(self.shape)
+
+
+def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:
+    """Raise if an output shares memory with an input, with another output or with the workspace.
+
+    A pointwise operator may write an output over an input that is exactly the same view.
+    """
+    inputs = list(_placed(call, call.spec.args, args))
+    outputs = list(_placed(call, call.spec.outs, outs))
+    for k, (label, low, high, out) in enumerate(outputs):
+        for other_label, other_low, other_high, other in (*inputs, *outputs[:k]):
+            if low < other_high and other_low < high and _share_an_element(out, other):
+                is_input = not any(other is seen for *_, seen in outputs)
+                if call.spec.pointwise and is_input and _same_view(out, other):
+                    continue
+                raise InvalidArgument(
+                    f"{label} shares memory with {other_label}, expected memory of its own", label
+                )
+        if scratch is not None and scratch.numel():
+            start = scratch.data_ptr()
+            if low < start + scratch.numel() and start < high:
+                raise InvalidArgument(f"{label} shares memory with the workspace, expected memory of its own", label)
+
+
+def _placed(call: Call, params: Iterable[Any], values: Sequence[Any]) -> Iterator[tuple[str, int, int, torch.Tensor]]:
+    """(label, first byte, one past the last byte, tensor) of every non-empty tensor."""
+    for param, value in zip(params, values, strict=True):
+        members = value if isinstance(value, list | tuple) else (value,)
+        for k, item in enumerate(members):
+            if isinstance(item, torch.Tensor) and item.numel():
+                label = call.label(param.name) + (f"[{k}]" if item is not value else "")
+                span = Meta(item.shape, item.stride(), item.dtype, item.device).span
+                start = item.data_ptr()
+                yield label, start, start + span, item
+
+
+def _same_view(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (
+        a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+    )
+
+
+def _share_an_element(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.device != b.device:
+        return False
+    try:
+        return bool(np.shares_memory(_shadow(a), _shadow(b), max_work=EXACT_CHECK_WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _Shadow:
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
+
+
+def _shadow(tensor: torch.Tensor) -> Any:
+    """A numpy array over the same addresses, of which nothing is ever read (the memory may be a device's)."""
+    size = tensor.element_size()
+    return np.asarray(
+        _Shadow(
+            {
+                "version": 3,
+                "shape": tuple(tensor.shape),
+                "typestr": f"|V{size}",
+                "data": (tensor.data_ptr(), True),
+                "strides": tuple(stride * size for stride in tensor.stride()),
+            }
+        )
+    )

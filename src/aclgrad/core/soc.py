@@ -1,0 +1,31 @@
+"""The chips the aclnn door can imitate: `ACLGRAD_SOC` names one, Ascend910B by default."""
+
+from __future__ import annotations
+
+import os
+
+from .errors import Unsupported
+from .spec import Call, Rule
+
+DEFAULT_SOC = "Ascend910B"
+ATLAS_A2, ATLAS_A3, ATLAS_950 = "Ascend910B", "Ascend910_93", "Ascend950"
+
+
+def current_soc() -> str:
+    """The name of the imitated chip."""
+    return os.environ.get("ACLGRAD_SOC", DEFAULT_SOC)
+
+
+def is_one_of(soc: str | None, *families: str) -> bool:
+    """True if the chip belongs to one of these families; the Python door imitates none and is never limited."""
+    return soc is None or soc.startswith(families)
+
+
+def available_on(*families: str) -> Rule:
+    """The operator exists on these chips only."""
+
+    def check(call: Call) -> None:
+        if not is_one_of(call.soc, *families):
+            raise Unsupported(f"{call.spec.aclnn} is not available on {call.soc}, expected {' or '.join(families)}")
+
+    return check

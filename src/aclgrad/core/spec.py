@@ -1,0 +1,188 @@
+"""The vocabulary of contracts: an operator is an `OpSpec`, a list of parameters in the document's order plus rules.
+
+Everything else is derived from it: binding and validation, the Python function, the aclnn pair, tests and tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias, cast
+
+import torch
+
+from .meta import Meta, Value, contiguous_strides
+
+F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter: its name in Python and its name in the document."""
+
+    name: str
+    aclnn: str
+
+
+@dataclass(frozen=True)
+class Tensor(Param):
+    """An input tensor. `dtypes` are the document's; the Python door also takes those of `generous`."""
+
+    dtypes: tuple[torch.dtype, ...]
+    generous: tuple[torch.dtype, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorList(Tensor):
+    """An input list of tensors."""
+
+
+@dataclass(frozen=True)
+class Flag(Param):
+    """A bool attribute."""
+
+
+@dataclass(frozen=True)
+class Int(Param):
+    """An int64_t attribute."""
+
+
+@dataclass(frozen=True)
+class Float(Param):
+    """A floating-point attribute; `c_type` is its type in the C prototype."""
+
+    c_type: str = "double"
+
+
+@dataclass(frozen=True)
+class BoolArray(Param):
+    """An optional aclBoolArray."""
+
+
+Shape: TypeAlias = "tuple[int, ...]"
+
+
+@dataclass(frozen=True)
+class Out(Param):
+    """An output tensor: how its shape, dtype and layout follow from the inputs, and when it is produced at all."""
+
+    dtypes: tuple[torch.dtype, ...]
+    shape: Callable[[Call], Shape]
+    dtype: Callable[[Call], torch.dtype]
+    like: str | None = None  # keep the memory layout of this input when the output is allocated here
+    wanted: Callable[[Call], bool] = lambda call: True
+    generous: tuple[torch.dtype, ...] = ()
+
+    def meta(self, call: Call) -> Meta | tuple[Meta, ...]:
+        """Metadata of a freshly allocated output."""
+        shape, dtype = self.shape(call), self.dtype(call)
+        strides = contiguous_strides(shape)
+        if self.like is not None:
+            model = call.tensor(self.like)
+            if model.shape == shape and model.is_dense():
+                strides = model.strides
+        return Meta(shape, strides, dtype, call.device)
+
+
+@dataclass(frozen=True)
+class OutList(Param):
+    """An output list of tensors."""
+
+    dtypes: tuple[torch.dtype, ...]
+    shapes: Callable[[Call], Sequence[Shape]]
+    dtype: Callable[[Call], torch.dtype]
+    wanted: Callable[[Call], bool] = lambda call: True
+    generous: tuple[torch.dtype, ...] = ()
+
+    def meta(self, call: Call) -> Meta | tuple[Meta, ...]:
+        """Metadata of freshly allocated outputs."""
+        dtype = self.dtype(call)
+        return tuple(Meta(s, contiguous_strides(s), dtype, call.device) for s in self.shapes(call))
+
+
+Rule: TypeAlias = "Callable[[Call], None]"
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """The contract of one operator.
+
+    `args` and `outs` stand in the document's order. `rules` run in order and raise; the first that fails names
+    the fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the
+    outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input.
+    """
+
+    name: str
+    aclnn: str
+    args: tuple[Param, ...]
+    outs: tuple[Out | OutList, ...]
+    rules: tuple[Rule, ...]
+    dims: Callable[[Call], Any] = lambda call: None
+    pointwise: bool = False
+    reference_options: Callable[[Call], dict[str, Any]] = lambda call: {}
+    package: str = ""
+    summary: str = ""
+
+    @cached_property
+    def params(self) -> dict[str, Param]:
+        return {param.name: param for param in (*self.args, *self.outs)}
+
+    @property
+    def out_names(self) -> tuple[str, ...]:
+        return tuple(out.name for out in self.outs)
+
+
+@dataclass(frozen=True)
+class Call:
+    """The values of one call seen through one door: metadata for tensors, the values themselves for attributes.
+
+    `strict` is the aclnn door, which holds to the document; the Python door is generous. `soc` names the chip the
+    aclnn door imitates. Outputs that the caller did not supply are absent until the plan derives them.
+    """
+
+    spec: OpSpec
+    values: Mapping[str, Value]
+    strict: bool
+    soc: str | None = None
+    _dims: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a parameter; None when absent."""
+        return self.values.get(name)
+
+    def tensor(self, name: str) -> Meta:
+        """The metadata of a tensor that the rules have shown to be present."""
+        return cast(Meta, self.values[name])
+
+    def metas(self, *names: str) -> list[tuple[str, Meta]]:
+        """(label, metadata) of every tensor given for these parameters, lists flattened, absent ones left out."""
+        found: list[tuple[str, Meta]] = []
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, Meta):
+                found.append((self.label(name), value))
+            elif isinstance(value, tuple):
+                found += [
+                    (f"{self.label(name)}[{k}]", item) for k, item in enumerate(value) if isinstance(item, Meta)
+                ]
+        return found
+
+    def label(self, name: str) -> str:
+        """The parameter's name as this door's user knows it."""
+        return self.spec.params[name].aclnn if self.strict else name
+
+    @property
+    def dims(self) -> Any:
+        """The named sizes of the call; computed once, first asked for by the rules that make them meaningful."""
+        if not self._dims:
+            self._dims.append(self.spec.dims(self))
+        return self._dims[0]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the first tensor given."""
+        for _, meta in self.metas(*self.spec.params):
+            return meta.device
+        return torch.device("cpu")

@@ -1,0 +1,1 @@
+"""The families of operators, one folder each: contract, reference, kernels, cases, documentation."""

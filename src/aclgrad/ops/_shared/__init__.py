@@ -1,0 +1,1 @@
+"""Mathematics with two users or more."""

@@ -1,0 +1,3 @@
+"""hardsigmoid: aclnnHardsigmoidBackward."""
+
+from .functional import hardsigmoid_backward as hardsigmoid_backward

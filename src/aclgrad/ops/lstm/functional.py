@@ -1,0 +1,84 @@
+"""The family's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from torch import Tensor
+
+from ...core.errors import InvalidArgument
+from . import spec
+
+LstmGradients = tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor] | None]
+
+
+def lstm_backward(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    dy: Tensor | None,
+    dh: Tensor | None,
+    dc: Tensor | None,
+    i: Sequence[Tensor],
+    j: Sequence[Tensor],
+    f: Sequence[Tensor],
+    o: Sequence[Tensor],
+    h: Sequence[Tensor],
+    c: Sequence[Tensor],
+    tanhc: Sequence[Tensor],
+    batch_sizes: Tensor | None = None,
+    has_bias: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    train: bool = True,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    output_mask: Sequence[bool] | None = None,
+    *,
+    check: bool = False,
+    out: tuple[Any, Any, Any, Any] | None = None,
+    backend: str | None = None,
+) -> LstmGradients:
+    """Gradient of a whole LSTM: any number of layers, one or two directions, fixed or variable length.
+
+    Shapes, with D directions and L layers: `input` [T, N, I] ([N, T, I] with `batch_first`); `hx` (h0, c0), each
+    [D·L, N, H]; `params` per layer and direction w_ih [4H, I or D·H], w_hh [4H, H] and, with bias, b_ih and b_hh [4H], rows
+    in blocks i, f, g, o; `dy` [T, N, D·H], `dh`, `dc` [D·L, N, H], each None for zero; `i`, `j` (the candidate), `f`, `o`,
+    `h`, `c`, `tanhc` lists of D·L tensors [T, N, H] saved by the forward pass, always time-major. With `batch_sizes` [T]
+    the sequences have different lengths: `input` and `dy` are padded 2-D tensors with rows t·N + n, of which row (t, n)
+    counts if batch_sizes[t] > n; `check=True` reads and validates its values.
+
+    Returns (dx, dh_prev, dc_prev, dparams); `output_mask` of four bools skips the work for some and returns None there.
+    `dropout` and `train` are taken for the signature's sake: the saved activations already contain their effect.
+    One dtype for all: float32, float16, bfloat16 or float64; half types are computed in float32.
+
+    >>> import torch, aclgrad
+    >>> T, N, I, H = 2, 1, 3, 4
+    >>> x, state, saved = torch.ones(T, N, I), torch.ones(1, N, H), [torch.full((T, N, H), 0.5)]
+    >>> w = [torch.ones(4 * H, I), torch.ones(4 * H, H)]
+    >>> dx, dh0, dc0, dw = aclgrad.lstm_backward(
+    ...     x, (state, state), w, torch.ones(T, N, H), None, None, *[saved] * 7, has_bias=False)
+    >>> dx.shape, dh0.shape, [tuple(g.shape) for g in dw]
+    (torch.Size([2, 1, 3]), torch.Size([1, 1, 4]), [(16, 3), (16, 4)])
+    """
+    if check and isinstance(batch_sizes, Tensor):
+        _require_lengths(batch_sizes, i)
+    arguments = (
+        input, hx, params, dy, dh, dc, i, j, f, o, h, c, tanhc, batch_sizes,
+        has_bias, num_layers, dropout, train, bidirectional, batch_first, output_mask,
+    )  # fmt: skip
+    return cast(LstmGradients, spec.lstm_backward(*arguments, out=out, backend=backend))
+
+
+def _require_lengths(batch_sizes: Tensor, saved: Sequence[Tensor]) -> None:
+    """Sequences sorted by decreasing length: counts that never rise, between 0 and N."""
+    sizes = batch_sizes.tolist()
+    batch = saved[0].shape[1] if saved and saved[0].dim() == 3 else None
+    for t, size in enumerate(sizes):
+        if size < 0 or (batch is not None and size > batch):
+            raise InvalidArgument(f"batch_sizes[{t}] is {size}, expected 0 to {batch}", "batch_sizes")
+        if t and size > sizes[t - 1]:
+            raise InvalidArgument(
+                f"batch_sizes[{t}] is {size} after {sizes[t - 1]}, expected values that never increase", "batch_sizes"
+            )

@@ -1,0 +1,9 @@
+"""What a kernel author needs to be sure: the tolerance rule, named cases, layouts, poisoned memory."""
+
+from .cases import Case as Case
+from .cases import Data as Data
+from .cases import Invalid as Invalid
+from .poison import poisoned_memory as poisoned_memory
+from .tolerance import Verdict as Verdict
+from .tolerance import assert_within_baseline as assert_within_baseline
+from .tolerance import judge as judge

@@ -1,0 +1,109 @@
+"""Cases are data: named inputs, built from a seed in any dtype, shared by tests, demo, benchmarks and every door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.errors import AclgradError
+
+SMOKE, EDGE, BENCH, REAL, DOCUMENT = "smoke", "edge", "bench", "real", "document"
+
+
+class Data:
+    """Random tensors from a seed. Values are drawn in float64 and rounded, so every dtype sees the same numbers."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
+        self.dtype = dtype
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def normal(self, *shape: int, scale: float = 1.0, dtype: torch.dtype | None = None) -> Tensor:
+        """Normally distributed."""
+        drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64) * scale
+        return drawn.to(dtype or self.dtype)
+
+    def uniform(self, low: float, high: float, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Uniformly distributed between two numbers."""
+        drawn = torch.rand(shape, generator=self.generator, dtype=torch.float64) * (high - low) + low
+        return drawn.to(dtype or self.dtype)
+
+    def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+        """Integers from low to high - 1."""
+        return torch.randint(low, high, shape, generator=self.generator).to(dtype)
+
+    def flags(self, *shape: int, share: float = 0.5) -> Tensor:
+        """Bools of which about `share` are true."""
+        return torch.rand(shape, generator=self.generator) < share
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named input of an operator: `make(data)` returns the arguments in contract order."""
+
+    name: str
+    make: Callable[[Data], Sequence[Any]]
+    dtypes: tuple[torch.dtype, ...]
+    tags: frozenset[str] = field(default_factory=frozenset)
+    expected: Callable[[], Sequence[Any]] | None = None  # printed results of a document's example
+
+    def build(self, dtype: torch.dtype | None = None, seed: int = 0) -> list[Any]:
+        """The arguments in one dtype (default: the case's first)."""
+        return list(self.make(Data(dtype or self.dtypes[0], seed)))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """A call that must be refused: the operator's first case with some arguments replaced.
+
+    `changes` maps parameter names to a value or to a function of the legal value. `raises` is the error class, whose
+    status the aclnn door returns; `argument` the parameter the message must name. `doors` says who refuses: what only
+    the aclnn door refuses, the generous Python door accepts.
+    """
+
+    name: str
+    changes: Mapping[str, Any]
+    raises: type[AclgradError]
+    argument: str
+    doors: tuple[str, ...] = ("python", "aclnn")
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, legal: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the changes applied."""
+        changed = dict(legal)
+        for name, change in self.changes.items():
+            changed[name] = change(legal[name]) if callable(change) else change
+        return changed
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a call must at least move and multiply: the bound a speed is measured against."""
+
+    bytes: int
+    flops: int
+
+
+def tensors_in(values: Sequence[Any]) -> list[Tensor]:
+    """All tensors among these values, lists flattened."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += tensors_in(value)
+    return found
+
+
+def bytes_moved(args: Sequence[Any], outs: Sequence[Any]) -> int:
+    """Every input read once and every output written once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in([*args, *outs]))

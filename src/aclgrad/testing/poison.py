@@ -1,0 +1,37 @@
+"""Poisoned memory: whatever a kernel forgets to write, or reads before writing, becomes visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ..core import memory
+from ..core.meta import Meta
+
+
+@contextmanager
+def poisoned_memory(byte: int = 0xFF) -> Iterator[None]:
+    """Fill every output and workspace the package allocates with a byte; 0xFF is NaN in every floating type."""
+    empty, workspace = memory.empty, memory.workspace
+
+    def poisoned_empty(meta: Meta) -> torch.Tensor:
+        return fill(empty(meta), byte)
+
+    def poisoned_workspace(size: int, device: torch.device) -> torch.Tensor | None:
+        block = workspace(size, device)
+        return block if block is None else block.fill_(byte)
+
+    memory.empty, memory.workspace = poisoned_empty, poisoned_workspace
+    try:
+        yield
+    finally:
+        memory.empty, memory.workspace = empty, workspace
+
+
+def fill(tensor: torch.Tensor, byte: int = 0xFF) -> torch.Tensor:
+    """Set every byte of a tensor's elements."""
+    flat = torch.full((tensor.numel() * tensor.element_size(),), byte, dtype=torch.uint8)
+    pattern = flat.view(tensor.dtype).view(tensor.shape) if tensor.numel() else flat[:0].view(tensor.dtype)
+    return tensor.copy_(pattern.view(tensor.shape).to(tensor.device))

@@ -1,0 +1,86 @@
+"""The tolerance rule: no hand-picked numbers.
+
+Truth is the formula in float64. A result may be as far from the truth as twice a naive run of the same formula in the
+result's own dtype is, plus a few ulp of the result's scale; in the largest error and in the root mean square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BASELINE_FACTOR = 2.0
+FEW_ULP = 4.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Errors of a result, what the rule allows, and the largest error in ulp of the result's scale."""
+
+    max_error: float
+    max_allowed: float
+    rms_error: float
+    rms_allowed: float
+    ulp: float
+    misplaced: int  # elements that are NaN or infinite where the truth is not, or the reverse
+
+    @property
+    def ok(self) -> bool:
+        return self.misplaced == 0 and self.max_error <= self.max_allowed and self.rms_error <= self.rms_allowed
+
+    def __str__(self) -> str:
+        return (
+            f"max error {self.max_error:.3g} (allowed {self.max_allowed:.3g}), "
+            f"rms error {self.rms_error:.3g} (allowed {self.rms_allowed:.3g}), "
+            f"{self.ulp:.2f} ulp of scale, {self.misplaced} misplaced NaN or Inf"
+        )
+
+
+def judge(result: Tensor, truth: Tensor, naive: Tensor) -> Verdict:
+    """Compare a result with the truth (float64) in the light of a naive run (same dtype as the result)."""
+    expected = truth.double()
+    rounded = expected.to(result.dtype)
+    finite = rounded.isfinite()
+    same_kind = torch.where(finite, result.isfinite(), (result == rounded) | (result.isnan() & rounded.isnan()))
+    both = finite & result.isfinite()
+    error, scale = _errors(result.double()[both], expected[both])
+    usable = both & naive.isfinite()
+    baseline, _ = _errors(naive.double()[usable], expected[usable])
+    eps = torch.finfo(result.dtype).eps
+    return Verdict(
+        max_error=error.max,
+        max_allowed=BASELINE_FACTOR * baseline.max + FEW_ULP * eps * scale.max,
+        rms_error=error.rms,
+        rms_allowed=BASELINE_FACTOR * baseline.rms + FEW_ULP * eps * scale.rms,
+        ulp=error.max / (eps * scale.max) if scale.max else 0.0,
+        misplaced=int((~same_kind).sum()),
+    )
+
+
+def assert_within_baseline(result: Tensor, truth: Tensor, naive: Tensor, label: str = "result") -> Verdict:
+    """Raise AssertionError unless the rule holds; the message says by how much it does not."""
+    if result.shape != truth.shape:
+        raise AssertionError(f"{label}: shape {tuple(result.shape)}, expected {tuple(truth.shape)}")
+    verdict = judge(result, truth, naive)
+    if not verdict.ok:
+        raise AssertionError(f"{label}: {verdict}")
+    return verdict
+
+
+@dataclass(frozen=True)
+class _Size:
+    max: float
+    rms: float
+
+
+def _errors(values: Tensor, expected: Tensor) -> tuple[_Size, _Size]:
+    """Sizes of the error and of the expected values."""
+    return _size(values - expected), _size(expected)
+
+
+def _size(values: Tensor) -> _Size:
+    if values.numel() == 0:
+        return _Size(0.0, 0.0)
+    return _Size(float(values.abs().max()), float(values.square().mean().sqrt()))

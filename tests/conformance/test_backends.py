@@ -1,0 +1,126 @@
+"""Every backend is as close to float64 as twice a naive run in the same dtype, on poisoned memory."""
+
+import pytest
+import torch
+from matrix import OPERATORS, cases, flat, matrix, naive, truth
+
+from aclgrad.core.backends import BACKENDS
+from aclgrad.testing import assert_within_baseline, poisoned_memory
+from aclgrad.testing.cases import SMOKE, tensors_in
+from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+def check(operator, args, dtype, results):
+    expected, baseline = truth(operator, args), naive(operator, args, dtype)
+    for label, result, true, base in zip(range(99), flat(results), expected, baseline, strict=False):
+        if result is None:
+            assert true is None
+        else:
+            assert_within_baseline(result, true, base.to(result.dtype), f"output {label}")
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix())
+def test_is_as_accurate_as_a_naive_run(operator, case, dtype, backend):
+    args = case.build(dtype)
+    with poisoned_memory():
+        results = operator(*args, backend=backend)
+    check(operator, args, dtype, results)
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, layout):
+    args = case.build(dtype)
+    relaid = [apply(LAYOUTS[layout], arg) for arg in args]
+    with poisoned_memory():
+        expected, results = operator(*args, backend="cpu"), operator(*relaid, backend="cpu")
+    for result, want in zip(flat(results), flat(expected), strict=True):
+        assert (result is None) == (want is None)
+        if want is not None:
+            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+def test_inputs_are_left_alone(operator, case, dtype):
+    args = case.build(dtype)
+    before = [tensor.clone() for tensor in tensors_in(args)]
+    operator(*args, backend="cpu")
+    for tensor, copy in zip(tensors_in(args), before, strict=True):
+        assert torch.equal(tensor.view(torch.uint8) if tensor.dim() else tensor, copy.view(torch.uint8) if copy.dim() else copy)
+
+
+def gapped(meta):
+    """An output with gaps between its elements, and the buffer it lies in."""
+    buffer = sentinel(3 * meta.numel + 5, meta.dtype)
+    strides = [3 * stride for stride in torch.empty(meta.shape, device="meta").stride()]
+    return buffer.as_strided(meta.shape, strides, 5), buffer
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, case, dtype):
+    args = case.build(dtype)
+    expected = operator(*args, backend="cpu")
+    plan = operator.plan(args, backend="cpu")
+    buffers, outs = [], []
+    for meta in plan.outs:
+        if meta is None:
+            outs.append(None)
+        elif hasattr(meta, "shape"):
+            out, buffer = gapped(meta)
+            outs.append(out)
+            buffers.append((out, buffer))
+        else:
+            pairs = [gapped(member) for member in meta]
+            outs.append([out for out, _ in pairs])
+            buffers += pairs
+    results = operator(*args, out=outs[0] if len(outs) == 1 else tuple(outs), backend="cpu")
+    for result, want in zip(flat(results), flat(expected), strict=True):
+        if want is not None:
+            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+    for out, buffer in buffers:
+        written = torch.zeros_like(buffer, dtype=torch.bool)
+        written.as_strided(out.shape, out.stride(), 5).fill_(True)
+        gaps = buffer[~written].view(torch.uint8)
+        assert bool((gaps == SENTINEL).all()), "bytes between the elements of an output were written"
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+def test_same_bits_run_after_run_and_for_any_number_of_threads(operator, case, dtype):
+    args = case.build(dtype)
+    expected = flat(operator(*args, backend="cpu"))
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            for result, want in zip(flat(operator(*args, backend="cpu")), expected, strict=True):
+                if want is not None:
+                    torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
+def test_the_documents_example_gives_the_printed_numbers(operator, backend):
+    (case,) = cases(operator, "document")
+    for result, printed in zip(flat(operator(*case.build(), backend=backend)), flat(case.expected()), strict=True):
+        torch.testing.assert_close(result.float(), printed.float(), rtol=0, atol=1e-6)  # printed with %f
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+def test_the_workspace_is_what_was_planned(operator, case, dtype):
+    """Phase two with exactly the planned bytes, between guards."""
+    args = case.build(dtype)
+    plan = operator.plan(args, backend="cpu")
+    guard = 64
+    block = torch.full((plan.workspace_size + 2 * guard,), SENTINEL, dtype=torch.uint8)
+    outs = plan.allocate()
+    plan.launch(args, outs, block[guard : guard + plan.workspace_size] if plan.workspace_size else None)
+    assert bool((block[:guard] == SENTINEL).all()) and bool((block[-guard:] == SENTINEL).all())
+    for result, want in zip(flat(outs), flat(operator(*args, backend="cpu")), strict=True):
+        if want is not None:
+            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
