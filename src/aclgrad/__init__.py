@@ -1,10 +1,11 @@
 """aclgrad: the gradient operators of CANN's aclnn on every machine.
 
-    aclgrad.hardsigmoid_backward(grad_output, x)    the Python door: tensors in, tensors out, typed errors
-    aclgrad.aclnn                                   the documents' two-phase functions, verbatim
-    aclgrad.acl                                     the runtime under pyACL's names
+aclgrad.hardsigmoid_backward(grad_output, x)    the Python door: tensors in, tensors out, typed errors
+aclgrad.aclnn                                   the documents' two-phase functions, verbatim
+aclgrad.acl                                     the runtime under pyACL's names
 """
 
+from ._version import __version__ as __version__
 from .core.errors import AclgradError as AclgradError
 from .core.errors import DeviceMemoryError as DeviceMemoryError
 from .core.errors import InvalidArgument as InvalidArgument
@@ -18,4 +19,12 @@ from .ops.lstm import lstm_backward as lstm_backward
 from .ops.lstm_cell import lstm_cell_backward as lstm_cell_backward
 from .ops.sync_batch_norm import batch_norm_elemt_backward as batch_norm_elemt_backward
 
-from ._version import __version__ as __version__
+_LAZY = ("acl", "aclnn")  # doors that are imported when first used
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -51,7 +51,9 @@ def test_inputs_are_left_alone(operator, case, dtype):
     before = [tensor.clone() for tensor in tensors_in(args)]
     operator(*args, backend="cpu")
     for tensor, copy in zip(tensors_in(args), before, strict=True):
-        assert torch.equal(tensor.view(torch.uint8) if tensor.dim() else tensor, copy.view(torch.uint8) if copy.dim() else copy)
+        assert torch.equal(
+            tensor.view(torch.uint8) if tensor.dim() else tensor, copy.view(torch.uint8) if copy.dim() else copy
+        )
 
 
 def gapped(meta):

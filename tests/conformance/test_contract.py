@@ -38,7 +38,7 @@ def legal(operator):
 def test_refuses(operator, invalid):
     args, outs = legal(operator)
     changed = invalid.apply({**args, **outs})
-    for out in flat(list(changed[name] for name in outs)):
+    for out in flat([changed[name] for name in outs]):
         if isinstance(out, torch.Tensor) and not any(stride == 0 for stride in out.stride()):
             fill(out, 0x5A)
     before = [t.clone() for t in flat([changed[name] for name in outs]) if isinstance(t, torch.Tensor)]

@@ -83,7 +83,8 @@ class ReferenceLaunch:
         self.formula = getattr(_module(call, "reference"), call.spec.name)
         self.options = call.spec.reference_options(call)
 
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
+        """Compute in float64, round into the outputs."""
         results = self.formula(*[widen(value) for value in args], **self.options)
         for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
             if isinstance(out, torch.Tensor):

@@ -1,4 +1,4 @@
-"""From what a caller passes to what a contract judges: one taker per kind of parameter, for all doors."""
+"""From what a caller passes to what a contract judges: one way per kind of parameter, for all doors."""
 
 from __future__ import annotations
 
@@ -14,31 +14,37 @@ from .meta import Meta, Value
 from .spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
 
 
-def taker(param: Param, label: str) -> Callable[[Any], Value]:
-    """The function that turns a value passed for this parameter into its `Value`; errors call it `label`."""
-    if isinstance(param, TensorList | OutList):
-        return lambda value: _take_list(label, value)
-    if isinstance(param, Tensor | Out):
-        return lambda value: _take_tensor(label, value)
-    if isinstance(param, Flag):
-        return lambda value: _take_flag(label, value)
-    if isinstance(param, Int):
-        return lambda value: _take_int(label, value)
-    if isinstance(param, Float):
-        return lambda value: _take_float(label, value)
-    if isinstance(param, BoolArray):
-        return lambda value: _take_bools(label, value)
+def fingerprint(values: Sequence[Any]) -> tuple[Any, ...]:
+    """All that a plan may depend on, as a dictionary key made in a fraction of a microsecond a value.
+
+    Equal fingerprints take equally, so a cached plan stands for a validated call.
+    """
+    key: list[Any] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            key.append((value.shape, value.stride(), value.dtype, value.device, value.layout, value.is_neg()))
+        elif isinstance(value, list | tuple):
+            key.append(fingerprint(value))
+        else:
+            key.append(getattr(value, "meta", (type(value), value)))
+    return tuple(key)
+
+
+def take(param: Param, label: str, value: Any) -> Value:
+    """The `Value` of what was passed for a parameter; errors call it `label`."""
+    for kinds, taker in _TAKERS:
+        if isinstance(param, kinds):
+            return taker(label, value)
     raise TypeError(f"no taker for {param}")
 
 
 def _take_tensor(label: str, value: Any) -> Meta | None:
     if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            raise InvalidArgument(f"{label} has layout {value.layout}, expected strided", label)
         if value.is_neg():
             raise InvalidArgument(f"{label} is a lazily negated view, expected resolve_neg() of it", label)
-        try:
-            return Meta(value.shape, value.stride(), value.dtype, value.device)
-        except RuntimeError:  # sparse and other layouts have no strides
-            raise InvalidArgument(f"{label} has layout {value.layout}, expected strided", label) from None
+        return Meta(value.shape, value.stride(), value.dtype, value.device)
     if value is None:
         return None
     meta = getattr(value, "meta", None)  # an aclTensor
@@ -89,3 +95,13 @@ def _take_bools(label: str, value: Any) -> tuple[bool, ...] | None:
     if not isinstance(value, Sequence) or not all(isinstance(item, bool) for item in value):
         raise WrongType(f"{label} is {value!r}, expected a sequence of bools", label)
     return tuple(value)
+
+
+_TAKERS: tuple[tuple[tuple[type[Param], ...], Callable[[str, Any], Value]], ...] = (
+    ((TensorList, OutList), _take_list),
+    ((Tensor, Out), _take_tensor),
+    ((Flag,), _take_flag),
+    ((Int,), _take_int),
+    ((Float,), _take_float),
+    ((BoolArray,), _take_bools),
+)

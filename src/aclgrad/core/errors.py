@@ -1,12 +1,12 @@
 """What can go wrong, as one tree. Every class carries the aclnn status its fault has in the C interface.
 
-    AclgradError                    561000  something failed inside aclgrad
-    ├── NullArgument                161001  a mandatory argument is missing
-    ├── InvalidArgument             161002  a dtype, shape, format, value or alias is not legal
-    │   └── WrongType               161002  a Python object of the wrong kind
-    ├── DeviceMemoryError           361001  an address that is not (or no longer) device memory, or too small
-    └── Unsupported                 361001  legal, but not on this platform
-        └── NoBackend               561003  legal, but no backend can run it here
+AclgradError                    561000  something failed inside aclgrad
+├── NullArgument                161001  a mandatory argument is missing
+├── InvalidArgument             161002  a dtype, shape, format, value or alias is not legal
+│   └── WrongType               161002  a Python object of the wrong kind
+├── DeviceMemoryError           361001  an address that is not (or no longer) device memory, or too small
+└── Unsupported                 361001  legal, but not on this platform
+    └── NoBackend               561003  legal, but no backend can run it here
 """
 
 from __future__ import annotations

@@ -68,14 +68,13 @@ def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch
     inputs = list(_placed(call, call.spec.args, args))
     outputs = list(_placed(call, call.spec.outs, outs))
     for k, (label, low, high, out) in enumerate(outputs):
-        for other_label, other_low, other_high, other in (*inputs, *outputs[:k]):
+        tolerated = [call.spec.pointwise] * len(inputs) + [False] * k
+        others = (*inputs, *outputs[:k])
+        for same_view_allowed, (other_label, other_low, other_high, other) in zip(tolerated, others, strict=True):
             if low < other_high and other_low < high and _share_an_element(out, other):
-                is_input = not any(other is seen for *_, seen in outputs)
-                if call.spec.pointwise and is_input and _same_view(out, other):
+                if same_view_allowed and _same_view(out, other):
                     continue
-                raise InvalidArgument(
-                    f"{label} shares memory with {other_label}, expected memory of its own", label
-                )
+                raise InvalidArgument(f"{label} shares memory with {other_label}, expected memory of its own", label)
         if scratch is not None and scratch.numel():
             start = scratch.data_ptr()
             if low < start + scratch.numel() and start < high:
@@ -95,16 +94,14 @@ def _placed(call: Call, params: Iterable[Any], values: Sequence[Any]) -> Iterato
 
 
 def _same_view(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return (
-        a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
-    )
+    return a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
 
 
 def _share_an_element(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.device != b.device:
         return False
     try:
-        return bool(np.shares_memory(_shadow(a), _shadow(b), max_work=EXACT_CHECK_WORK))
+        return bool(np.shares_memory(_shadow(a), _shadow(b), max_work=EXACT_CHECK_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

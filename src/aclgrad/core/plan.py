@@ -6,14 +6,15 @@ call is plan + allocate + launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from . import memory
 from .backends import Launch, choose, total_bytes
-from .binding import taker
+from .binding import fingerprint, take
 from .errors import InvalidArgument
 from .meta import Meta, Value
 from .rules import one_device, outputs_do_not_overlap_themselves
@@ -25,7 +26,7 @@ PLAN_CACHE_SIZE = 2048
 class Plan:
     """Everything phase two needs but the memory: the kernel, the outputs' metadata, the workspace size."""
 
-    __slots__ = ("backend", "call", "device", "launch", "nbytes", "outs", "workspace_size")
+    __slots__ = ("_arg_spans", "_out_spans", "backend", "call", "device", "launch", "nbytes", "outs", "workspace_size")
 
     def __init__(self, call: Call, outs: tuple[Value, ...], backend: str, launch: Launch) -> None:
         self.call = call
@@ -35,25 +36,54 @@ class Plan:
         self.device = call.device
         self.workspace_size = launch.workspace
         self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])
+        self._arg_spans = [meta.span for _, meta in call.metas(*(arg.name for arg in call.spec.args))]
+        self._out_spans = [meta.span for _, meta in call.metas(*call.spec.out_names)]
 
     def allocate(self, given: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The outputs: the caller's where given, fresh memory otherwise, None where the output is not produced."""
+        if given is None:
+            return tuple([None if meta is None else _empty(meta) for meta in self.outs])
         return tuple(
-            None if meta is None else (_empty(meta) if given is None or given[k] is None else given[k])
-            for k, meta in enumerate(self.outs)
+            [
+                None if meta is None else _empty(meta) if mine is None else mine
+                for meta, mine in zip(self.outs, given, strict=True)
+            ]
         )
+
+    def refuse_aliases(self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:
+        """Raise if an output shares memory with anything it must not; usually decided by address ranges alone."""
+        touched = _ranges(args, self._arg_spans) + _ranges(outs, self._out_spans)
+        if scratch is not None:
+            touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
+        touched.sort()
+        if any(end > start for (_, end), (start, _) in pairwise(touched)):  # inputs may share, so look closer
+            memory.refuse_aliases(self.call, args, outs, scratch)
 
     def workspace(self) -> torch.Tensor | None:
         """Scratch memory for one launch."""
         return memory.workspace(self.workspace_size, self.device)
 
 
+def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
+    """(first byte, one past the last) of every non-empty tensor among the values, whose spans are known in order."""
+    starts: list[int] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            starts.append(value.data_ptr())
+        elif isinstance(value, list | tuple):
+            starts += [item.data_ptr() for item in value if isinstance(item, torch.Tensor)]
+    return [(start, start + span) for start, span in zip(starts, spans, strict=True) if span]
+
+
 def _empty(meta: Any) -> Any:
-    return memory.empty(meta) if isinstance(meta, Meta) else [memory.empty(member) for member in meta]
+    return memory.empty(meta) if type(meta) is Meta else [memory.empty(member) for member in meta]
 
 
-def _takers(params: Sequence[Param], strict: bool) -> list[Callable[[Any], Value]]:
-    return [taker(param, param.aclnn if strict else param.name) for param in params]
+def _take(params: Sequence[Param], values: Sequence[Any], strict: bool) -> dict[str, Value]:
+    return {
+        param.name: take(param, param.aclnn if strict else param.name, value)
+        for param, value in zip(params, values, strict=True)
+    }
 
 
 class Operator:
@@ -66,14 +96,13 @@ class Operator:
     def __init__(self, spec: OpSpec) -> None:
         self.spec = spec
         self.__name__ = spec.name
-        self._takers = {strict: _takers(spec.args, strict) for strict in (False, True)}
-        self._out_takers = {strict: _takers(spec.outs, strict) for strict in (False, True)}
         self._plans: dict[Any, Plan] = {}
 
     def __repr__(self) -> str:
         return f"<operator {self.spec.name} = {self.spec.aclnn}>"
 
     def __call__(self, *args: Any, out: Any = None, backend: str | None = None) -> Any:
+        """Plan, allocate what is not given in `out`, launch; returns the output or the tuple of outputs."""
         if out is None:
             plan = self.plan(args, backend=backend)
             outs = plan.allocate()
@@ -81,7 +110,7 @@ class Operator:
             given = (out,) if len(self.spec.outs) == 1 else self._several(out)
             plan = self.plan(args, given, backend=backend)
             outs = plan.allocate(given)
-            memory.refuse_aliases(plan.call, args, outs)
+            plan.refuse_aliases(args, outs)
         plan.launch(args, outs, plan.workspace() if plan.workspace_size else None)
         return outs[0] if len(outs) == 1 else outs
 
@@ -95,45 +124,45 @@ class Operator:
         soc: str | None = None,
     ) -> Plan:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
-        values = tuple([take(value) for take, value in zip(self._takers[strict], args, strict=True)])
-        out_values = None
-        if outs is not None:
-            out_values = tuple([take(value) for take, value in zip(self._out_takers[strict], outs, strict=True)])
-        key = (values, out_values, backend, strict, soc)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._derive(values, out_values, backend, strict, soc)
-            if len(self._plans) >= PLAN_CACHE_SIZE:
-                self._plans.clear()
-            self._plans[key] = plan
+        key = (fingerprint(args), None if outs is None else fingerprint(outs), backend, strict, soc)
+        try:
+            return self._plans[key]
+        except KeyError:
+            plan = self._plans[key] = self._derive(args, outs, backend, strict, soc)
+        except TypeError:  # something that cannot be hashed: the takers will name it
+            return self._derive(args, outs, backend, strict, soc)
+        if len(self._plans) > PLAN_CACHE_SIZE:
+            self._plans.clear()
         return plan
 
     def _derive(
         self,
-        values: tuple[Value, ...],
-        out_values: tuple[Value, ...] | None,
+        args: Sequence[Any],
+        outs: Sequence[Any] | None,
         backend: str | None,
         strict: bool,
         soc: str | None,
     ) -> Plan:
         spec = self.spec
-        bound = dict(zip((param.name for param in spec.args), values, strict=True))
-        given = dict(zip(spec.out_names, out_values or (None,) * len(spec.outs), strict=True))
+        bound = _take(spec.args, args, strict)
+        given = _take(spec.outs, (None,) * len(spec.outs) if outs is None else outs, strict)
         call = Call(spec, {**bound, **given}, strict, soc)
         for rule in (*spec.rules, one_device, outputs_do_not_overlap_themselves):
             rule(call)
-        outs = tuple(
+        produced = tuple(
             (given[out.name] if given[out.name] is not None else out.meta(call)) if out.wanted(call) else None
             for out in spec.outs
         )
-        complete = Call(spec, {**bound, **dict(zip(spec.out_names, outs, strict=True))}, strict, soc)
+        complete = Call(spec, {**bound, **dict(zip(spec.out_names, produced, strict=True))}, strict, soc)
         name, launch = choose(complete, backend)
-        return Plan(complete, outs, name, launch)
+        return Plan(complete, produced, name, launch)
 
     def _several(self, out: Any) -> tuple[Any, ...]:
         names = ", ".join(self.spec.out_names)
         if not isinstance(out, list | tuple) or len(out) != len(self.spec.outs):
-            raise InvalidArgument(f"out is {type(out).__name__}, expected a tuple of {len(self.spec.outs)}: {names}", "out")
+            raise InvalidArgument(
+                f"out is {type(out).__name__}, expected a tuple of {len(self.spec.outs)}: {names}", "out"
+            )
         return tuple(
             list(item) if isinstance(item, list | tuple) and isinstance(param, OutList) else item
             for param, item in zip(self.spec.outs, out, strict=True)

@@ -136,7 +136,7 @@ def rank(low: int, high: int, *names: str) -> Rule:
 
 
 def shape(name: str, *symbols: str) -> Rule:
-    """The tensor's shape is the named sizes of `call.dims`, e.g. shape("storage", "N", "4H").
+    """The tensor has the named sizes of `call.dims`, e.g. ("storage", "N", "4H").
 
     A symbol is a field of dims, optionally with an integer factor in front.
     """

@@ -127,10 +127,12 @@ class OpSpec:
 
     @cached_property
     def params(self) -> dict[str, Param]:
+        """Every parameter by its Python name."""
         return {param.name: param for param in (*self.args, *self.outs)}
 
     @property
     def out_names(self) -> tuple[str, ...]:
+        """Python names of the outputs."""
         return tuple(out.name for out in self.outs)
 
 
@@ -164,9 +166,7 @@ class Call:
             if isinstance(value, Meta):
                 found.append((self.label(name), value))
             elif isinstance(value, tuple):
-                found += [
-                    (f"{self.label(name)}[{k}]", item) for k, item in enumerate(value) if isinstance(item, Meta)
-                ]
+                found += [(f"{self.label(name)}[{k}]", item) for k, item in enumerate(value) if isinstance(item, Meta)]
         return found
 
     def label(self, name: str) -> str:

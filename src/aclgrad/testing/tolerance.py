@@ -28,6 +28,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
+        """True if the rule holds."""
         return self.misplaced == 0 and self.max_error <= self.max_allowed and self.rms_error <= self.rms_allowed
 
     def __str__(self) -> str:

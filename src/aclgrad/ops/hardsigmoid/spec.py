@@ -30,9 +30,7 @@ hardsigmoid_backward = register(
             Tensor("grad_output", "gradOutput", FLOATS, generous=(F64,)),
             Tensor("x", "self", FLOATS, generous=(F64,)),
         ),
-        outs=(
-            Out("out", "out", FLOATS, shape_of("x"), promoted("grad_output", "x"), like="x", generous=(F64,)),
-        ),
+        outs=(Out("out", "out", FLOATS, shape_of("x"), promoted("grad_output", "x"), like="x", generous=(F64,)),),
         rules=(
             required("grad_output", "x", "out"),
             supported_dtypes("grad_output", "x"),

@@ -18,8 +18,8 @@ OTHER_SHARDS = 1.7  # the sum of exponentials over the whole vocabulary, relativ
 
 
 def _head(
-    tokens: int, hidden: int, rows: int, *,
-    softmax: bool = False, packed: bool = True, index: torch.dtype = torch.int64, share: float = 0.5, scale: float = 1.0,
+    tokens: int, hidden: int, rows: int, *, softmax: bool = False, packed: bool = True,
+    index: torch.dtype = torch.int64, share: float = 0.5, scale: float = 1.0,
 ) -> Callable[[Data], Sequence[Any]]:  # fmt: skip
     """A shard whose tokens find their target here or elsewhere, with consistent global statistics."""
 

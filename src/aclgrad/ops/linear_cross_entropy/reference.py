@@ -31,7 +31,8 @@ def linear_cross_entropy_backward(
     if softmax is not None:
         p = softmax.clone()
     else:
-        assert logits_max is not None and sum_exp_logits is not None  # the contract
+        assert logits_max is not None  # the contract
+        assert sum_exp_logits is not None
         p = torch.exp(input @ weight.t() - logits_max[:, None]) / sum_exp_logits[:, None]
     token, row = owned_targets(target_mask, masked_target, rows=weight.shape[0])
     p[token, row] -= 1

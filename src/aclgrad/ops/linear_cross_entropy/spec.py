@@ -88,7 +88,7 @@ def probability_ranks(call: Call) -> None:
 
 
 def probability_shapes(call: Call) -> None:
-    """softmax [BT, V] or statistics [BT]."""
+    """Softmax [BT, V] or statistics [BT]."""
     for name in _mode(call):
         shape(name, *("BT", "V")[: PROBABILITY_RANK[name]])(call)
 

@@ -72,9 +72,7 @@ CASES = (
     Case("two_layers_both_ways", _lstm(4, 3, 5, 6, layers=2, directions=2), DTYPES, frozenset({SMOKE})),
     Case("one_layer", _lstm(5, 2, 3, 4), DTYPES, frozenset({SMOKE})),
     Case("batch_first_no_bias", _lstm(5, 3, 4, 7, bias=False, batch_first=True), DTYPES, frozenset({EDGE})),
-    Case(
-        "variable_length", _lstm(6, 4, 5, 8, layers=2, directions=2, lengths=(6, 4, 3, 1)), DTYPES, frozenset({EDGE})
-    ),
+    Case("variable_length", _lstm(6, 4, 5, 8, layers=2, directions=2, lengths=(6, 4, 3, 1)), DTYPES, frozenset({EDGE})),
     Case("one_step", _lstm(1, 3, 4, 5), DTYPES, frozenset({EDGE})),
     Case("one_of_everything", _lstm(1, 1, 1, 1), DTYPES, frozenset({EDGE})),
     Case("past_every_block", _lstm(9, 17, 33, 65, directions=2), DTYPES, frozenset({EDGE})),
@@ -103,7 +101,7 @@ def _first(change: Callable[[torch.Tensor], Any]) -> Callable[[Sequence[Any]], l
     return lambda members: [change(members[0]), *members[1:]]
 
 
-def _ints(sizes: Sequence[int]) -> Callable[[Any], torch.Tensor]:
+def _ints(sizes: Sequence[Any]) -> Callable[[Any], torch.Tensor]:
     return lambda _: torch.tensor(sizes)
 
 
@@ -115,7 +113,7 @@ INVALID = (
     ),
     *(Invalid(f"{name}_too_short", {name: lambda m: m[:-1]}, InvalidArgument, name) for name in LISTS),
     *(Invalid(f"{name}_too_long", {name: lambda m: [*m, m[0]]}, InvalidArgument, name) for name in LISTS),
-    *(Invalid(f"{name}_with_a_null_member", {name: _first(lambda t: None)}, NullArgument, name) for name in LISTS),
+    *(Invalid(f"{name}_with_a_null_member", {name: _first(lambda _: None)}, NullArgument, name) for name in LISTS),
     Invalid("num_layers_zero", {"num_layers": 0}, InvalidArgument, "num_layers"),
     Invalid("num_layers_negative", {"num_layers": -1}, InvalidArgument, "num_layers"),
     Invalid("num_layers_huge", {"num_layers": 2**62}, InvalidArgument, "i"),
@@ -132,7 +130,9 @@ INVALID = (
         },
         InvalidArgument, "input", ("aclnn",),
     ),
-    Invalid("batch_sizes_int32", {"batch_sizes": lambda _: torch.tensor([3, 3, 2, 1]).int()}, InvalidArgument, "batch_sizes"),
+    Invalid(
+        "batch_sizes_int32", {"batch_sizes": lambda _: torch.tensor([3, 3, 2, 1]).int()}, InvalidArgument, "batch_sizes"
+    ),
     Invalid(
         "batch_sizes_rank", {"batch_sizes": _ints([[3, 3, 2, 1]]), "input": lambda t: t.flatten(0, 1)},
         InvalidArgument, "batch_sizes",

@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ...core.memory import Piece
 from ...cpu.compiler import jit
 
 
@@ -42,38 +42,38 @@ class View(NamedTuple):
     k: int
 
 
-FIELDS = (
-    "batch_sizes",
-    # inputs
-    "i", "j", "f", "o", "tanhc", "c", "c0", "h", "h0", "dy", "dh", "dc", "w_ih", "w_hh", "source0", "source1",
-    # outputs
-    "dx", "dh_prev", "dc_prev", "dw_ih", "dw_hh", "db_ih", "db_hh",
-    # scratch of one direction
-    "row_of_step",  # int64 [T + 1]: rows of gate gradients before each step, in the order of the backward pass
-    "packed_ih", "packed_hh",  # weights as B
-    "state_dh", "state_dc",  # [N, blocks·width]
-    "packed_step",  # gate gradients of two consecutive steps as A, [2] packed
-    "delta",  # gate gradients of a chunk as B: [4·blocks] panels
-    "dw",  # transposed weight gradients, [features + H, 4·blocks·width]
-    "db",  # float64 [4·blocks·width]
-    # scratch of all directions
-    "packed_source", "packed_state",  # transposed layer input and previous states of a chunk as A
-    "packed_delta",  # gate gradients of a chunk as A
-    "dx_rows",  # [rows, features]
-    "gathered",  # what a step reads, made contiguous
-    "turned",  # tiles of transposed weight gradients
-)  # fmt: skip
+class Field(IntEnum):
+    """The views of one direction."""
 
-(
-    BATCH_SIZES,
-    I, J, F, O, TANHC, C, C0, H, H0, DY, DH, DC, W_IH, W_HH, SOURCE0, SOURCE1,
-    DX, DH_PREV, DC_PREV, DW_IH, DW_HH, DB_IH, DB_HH,
-    ROW_OF_STEP, PACKED_IH, PACKED_HH, STATE_DH, STATE_DC, PACKED_STEP, DELTA, DW, DB,
-    PACKED_SOURCE, PACKED_STATE, PACKED_DELTA, DX_ROWS, GATHERED, TURNED,
-) = range(len(FIELDS))  # fmt: skip
+    BATCH_SIZES = 0
+    # inputs
+    I, J, F, O, TANHC, C, C0, H, H0 = range(1, 10)  # noqa: E741  the operator's letters
+    DY, DH, DC, W_IH, W_HH, SOURCE0, SOURCE1 = range(10, 17)
+    # outputs
+    DX, DH_PREV, DC_PREV, DW_IH, DW_HH, DB_IH, DB_HH = range(17, 24)
+    # scratch of the direction
+    ROW_OF_STEP = 24  # int64 [T + 1]: rows of gate gradients before each step, in the order of the backward pass
+    PACKED_IH = 25  # weights as B
+    PACKED_HH = 26
+    STATE_DH = 27  # [N, blocks·width]
+    STATE_DC = 28
+    PACKED_STEP = 29  # gate gradients of a step as A; the view's t leads to those of the step after
+    DELTA = 30  # gate gradients of a chunk as B: 4·blocks panels
+    DW = 31  # transposed weight gradients [features + H, 4·blocks·width]
+    DB = 32  # float64 [4·blocks·width]
+    # scratch of all directions
+    PACKED_SOURCE0 = 33  # transposed layer input and previous states of a chunk as A
+    PACKED_SOURCE1 = 34
+    PACKED_STATE = 35
+    PACKED_DELTA = 36  # gate gradients of a chunk as A
+    DX_ROWS = 37  # [rows, features]
+    GATHERED = 38  # what a step reads, made contiguous
+    TURNED = 39  # tiles of weight gradients, turned back
+    ZEROS = 40  # [H], in place of an absent dy
+
 
 SIZE_WORDS, VIEW_WORDS = len(Sizes._fields), len(View._fields)
-CHAIN_WORDS = VIEW_WORDS * len(FIELDS)
+CHAIN_WORDS = VIEW_WORDS * len(Field)
 
 
 @jit
@@ -110,11 +110,11 @@ class Table:
     places: list[tuple[int, Place]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, sizes: Sizes, chains: Sequence[dict[str, Place]]) -> Table:
+    def of(cls, sizes: Sizes, chains: Sequence[dict[Field, Place]]) -> Table:
         """A table with these places for each direction."""
         table = cls([*sizes])
         for chain in chains:
-            for name in FIELDS:
+            for name in Field:
                 place = chain.get(name)
                 if place is not None:
                     table.places.append((len(table.words), place))
@@ -131,7 +131,3 @@ class Table:
             words[position] = tensor.data_ptr() + place.offset
         return words
 
-
-def scratch(piece: Piece, operand: int, offset: int = 0) -> Place:
-    """A piece of the workspace, which is the operand of this number."""
-    return Place(operand, None, piece.offset + offset, (0, 0, 0))

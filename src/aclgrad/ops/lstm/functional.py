@@ -43,11 +43,11 @@ def lstm_backward(
     """Gradient of a whole LSTM: any number of layers, one or two directions, fixed or variable length.
 
     Shapes, with D directions and L layers: `input` [T, N, I] ([N, T, I] with `batch_first`); `hx` (h0, c0), each
-    [D·L, N, H]; `params` per layer and direction w_ih [4H, I or D·H], w_hh [4H, H] and, with bias, b_ih and b_hh [4H], rows
-    in blocks i, f, g, o; `dy` [T, N, D·H], `dh`, `dc` [D·L, N, H], each None for zero; `i`, `j` (the candidate), `f`, `o`,
-    `h`, `c`, `tanhc` lists of D·L tensors [T, N, H] saved by the forward pass, always time-major. With `batch_sizes` [T]
-    the sequences have different lengths: `input` and `dy` are padded 2-D tensors with rows t·N + n, of which row (t, n)
-    counts if batch_sizes[t] > n; `check=True` reads and validates its values.
+    [D·L, N, H]; `params` per layer and direction w_ih [4H, I or D·H], w_hh [4H, H] and, with bias, b_ih and b_hh [4H],
+    rows in blocks i, f, g, o; `dy` [T, N, D·H], `dh`, `dc` [D·L, N, H], each None for zero; `i`, `j` (the candidate),
+    `f`, `o`, `h`, `c`, `tanhc` lists of D·L tensors [T, N, H] saved by the forward pass, always time-major. With
+    `batch_sizes` [T] the sequences have different lengths: `input` and `dy` are padded 2-D tensors with rows t·N + n,
+    of which row (t, n) counts if batch_sizes[t] > n; `check=True` reads and validates its values.
 
     Returns (dx, dh_prev, dc_prev, dparams); `output_mask` of four bools skips the work for some and returns None there.
     `dropout` and `train` are taken for the signature's sake: the saved activations already contain their effect.

@@ -129,7 +129,9 @@ def sequence_shape(name: str, directions: bool) -> Rule:
     def check(call: Call) -> None:
         dims = call.dims
         features = dims.D * dims.H if directions else dims.I
-        symbols = ("T*N" if dims.variable else "N, T" if dims.batch_first else "T, N") + (", D*H" if directions else ", I")
+        symbols = ("T*N" if dims.variable else "N, T" if dims.batch_first else "T, N") + (
+            ", D*H" if directions else ", I"
+        )
         for label, meta in call.metas(name):
             require_shape(label, meta, dims.sequence(features), f"[{symbols}]")
 
@@ -212,7 +214,7 @@ lstm_backward = register(
             strictly(required(*UPSTREAM)),
             required(*SAVED, *OUTPUTS),
             layers_exist,
-            length(lambda call: 2, "hx"),
+            length(lambda _: 2, "hx"),
             length(lambda call: _directions(call) * call["num_layers"], *SAVED),
             length(
                 lambda call: 2 * _directions(call) * (2 if call["has_bias"] else 1) * call["num_layers"],

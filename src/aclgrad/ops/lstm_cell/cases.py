@@ -61,7 +61,9 @@ INVALID = (
     Invalid("both_gradients_null", {"grad_hy": None, "grad_c": None}, NullArgument, "grad_hy"),
     *(Invalid(f"{name}_null", {name: None}, NullArgument, name) for name in ("cx", "cy", "storage")),
     *(Invalid(f"{name}_null", {name: None}, NullArgument, name, ("aclnn",)) for name in OUTPUTS),
-    Invalid("grad_bias_null_without_bias", {"grad_bias": None, "has_bias": False}, NullArgument, "grad_bias", ("aclnn",)),
+    Invalid(
+        "grad_bias_null_without_bias", {"grad_bias": None, "has_bias": False}, NullArgument, "grad_bias", ("aclnn",)
+    ),
     *(
         Invalid(f"{name}_integer", {name: lambda t: t.int()}, InvalidArgument, name)
         for name in (*STATES, "storage", *OUTPUTS)

@@ -16,7 +16,11 @@ DTYPES = (F32, F16, BF16, F64)
 
 
 def _batch(
-    *shape: int, weight: bool = True, counter: torch.Tensor | None = None, last: bool = False, vectors: torch.dtype = F32
+    *shape: int,
+    weight: bool = True,
+    counter: torch.Tensor | None = None,
+    last: bool = False,
+    vectors: torch.dtype = F32,
 ) -> Callable[[Data], Sequence[Any]]:
     """A batch away from zero mean, with statistics and sums of the sizes a real one has."""
 
@@ -55,11 +59,11 @@ CASES = (
     Case("empty_batch", _batch(0, 3, 4), DTYPES, frozenset({EDGE})),
     Case("half_vectors", _batch(3, 5, 4, vectors=F16), (F16,), frozenset({EDGE})),
     Case("scalar_counter", _batch(3, 5, 4, counter=torch.tensor(12.0)), DTYPES, frozenset({EDGE})),
-    Case("half_counter_of_rank3", _batch(3, 5, 4, counter=torch.full((1, 2, 3), 2.0).half()), DTYPES, frozenset({EDGE})),
-    Case("empty_counter", _batch(3, 5, 4, counter=torch.zeros(0)), DTYPES, frozenset({EDGE})),
     Case(
-        "document", _document, (F32,), frozenset({DOCUMENT}), expected=lambda: [torch.arange(8).view(2, 2, 2) * 0.9]
+        "half_counter_of_rank3", _batch(3, 5, 4, counter=torch.full((1, 2, 3), 2.0).half()), DTYPES, frozenset({EDGE})
     ),
+    Case("empty_counter", _batch(3, 5, 4, counter=torch.zeros(0)), DTYPES, frozenset({EDGE})),
+    Case("document", _document, (F32,), frozenset({DOCUMENT}), expected=lambda: [torch.arange(8).view(2, 2, 2) * 0.9]),
     Case("resnet_NCHW", _batch(32, 256, 14, 14), (F32, F16, BF16), frozenset({REAL, BENCH})),
     Case("resnet_NHWC", _batch(32, 256, 14, 14, last=True), (F32, F16, BF16), frozenset({BENCH})),
     Case("early_NCHW", _batch(8, 64, 56, 56), (F32, F16, BF16), frozenset({BENCH})),

@@ -25,8 +25,8 @@ def batch_norm_elemt_backward(
 ) -> Tensor:
     """Element-wise part of the gradient of synchronised batch norm.
 
-    ((grad_out − sum_dy/n) − (input − mean)·invstd²·sum_dy_xmu/n) · invstd·weight, where n is the sum of all of `counter`,
-    and `sum_dy`, `sum_dy_xmu` are the sums of grad_out and of grad_out·(input − mean) over all processes.
+    ((grad_out − sum_dy/n) − (input − mean)·invstd²·sum_dy_xmu/n) · invstd·weight, where n is the sum of `counter`, and
+    `sum_dy`, `sum_dy_xmu` are the sums of grad_out and of grad_out·(input − mean) over all processes.
 
     Shapes: `grad_out`, `input` and the result [N, C, …] of rank 2 to 8, in any memory layout (the input's is kept); the
     vectors [C]; `counter` a tensor of any shape, or a number. A `weight` of None counts as ones. Dtypes: any mix of

@@ -1,0 +1,100 @@
+"""`python -m benchmarks`: measure, judge, show, save."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import machine, markdown, terminal
+from .bars import BARS, judge
+from .device import DEVICES, Device
+from .overhead import alternation, overhead
+from .report import Report
+from .runner import jobs, run
+from .sweep import SWEEPS, sweep
+from .timing import FULL, QUICK, Effort
+
+RESULTS = Path(__file__).parent / "results"
+EVERYTHING = "*"
+T = TypeVar("T")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 1 if a gate is red, else 0, also where a bar is missed."""
+    options = _options().parse_args(argv)
+    console = Console()
+    device = DEVICES[options.device]()
+    if options.readme is not None:
+        path = options.results / f"{machine.slug(device.describe())}.json"
+        markdown.insert(Report.load(path), options.readme)
+        console.print(f"{options.readme} shows {path.name}")
+        return 0
+    report = measure(device, options.only, QUICK if options.quick else FULL, console)
+    terminal.show(report, console)
+    if options.only == EVERYTHING and not options.quick:
+        keep(report, options.results, console)
+    return 1 if report.red else 0
+
+
+def measure(device: Device, only: str, effort: Effort, console: Console) -> Report:
+    """Everything whose name contains the pattern."""
+    whole = only == EVERYTHING
+    report = Report({})
+    steps: list[tuple[str, Callable[[], object]]] = []
+    for job in jobs(only):
+        steps.append((job.key, partial(_append, report.rows, run, job, device, effort)))
+    if whole or only in "overhead":
+        steps.append(("overhead", lambda: report.overhead.extend(overhead(device, effort))))
+    if whole or only in "alternation":
+        steps.append(("alternation with torch.mm", lambda: report.alternation.extend(alternation(device, effort))))
+    if whole:
+        steps += [(f"sweep of {name}", partial(_append, report.sweeps, sweep, name, device, QUICK)) for name in SWEEPS]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("measuring the machine", total=len(steps) + 1)
+        report.machine = machine.describe(device)
+        for name, step in steps:
+            progress.update(task, advance=1, description=name)
+            step()
+    report.bars = judge(BARS[device.kind], report.quantities(), whole)
+    return report
+
+
+def _append(found: list[T], measure: Callable[..., T], *args: object) -> None:
+    found.append(measure(*args))
+
+
+def keep(report: Report, folder: Path, console: Console) -> None:
+    """Write the JSON and, where matplotlib is installed, the picture beside it."""
+    path = folder / f"{machine.slug(report.machine)}.json"
+    report.save(path)
+    try:
+        from .plot import draw
+    except ImportError as missing:
+        console.print(f"no picture: {missing}")
+    else:
+        draw(report, path.with_suffix(".png"))
+    console.print(f"saved {path.name} in {folder.name}/")
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", default=EVERYTHING, metavar="PATTERN", help="rows whose key contains this: cell/B64")
+    parser.add_argument("--quick", action="store_true", help="few samples: a look, not a result; nothing is saved")
+    parser.add_argument("--device", default="cpu", choices=list(DEVICES))
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON and pictures")
+    parser.add_argument(
+        "--readme", type=Path, nargs="?", const=machine.ROOT / "README.md", metavar="FILE",
+        help="measure nothing; put this machine's saved table between the markers in FILE",
+    )  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

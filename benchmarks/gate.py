@@ -1,0 +1,58 @@
+"""Correctness before speed: a row whose gate is red gets no speed.
+
+Every output of the very call that is timed, written into poisoned memory, is judged by the rule of aclgrad.testing: as
+close to the formula in float64 as twice a naive run of the formula in the row's dtype, plus a few ulp of the scale.
+The truth is computed in full for every row.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aclgrad.core.backends import widen
+from aclgrad.core.plan import Operator
+from aclgrad.testing import Verdict, judge, poisoned_memory
+from aclgrad.testing.cases import tensors_in
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether the outputs are right, how much of the allowed error they use, and a sentence for people."""
+
+    passed: bool
+    share_of_allowed: float
+    text: str
+
+
+def check(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Gate:
+    """Run the operator once on these arguments and judge every output."""
+    with poisoned_memory():
+        results = tensors_in(_sequence(operator(*args)))
+    truth, naive = (tensors_in(_sequence(_formula(operator, args, wide))) for wide in (torch.float64, dtype))
+    verdicts = [
+        judge(result, true, base.to(result.dtype)) for result, true, base in zip(results, truth, naive, strict=True)
+    ]
+    wrong = [f"output {k}: {verdict}" for k, verdict in enumerate(verdicts) if not verdict.ok]
+    share = max((_share(verdict) for verdict in verdicts), default=0.0)
+    ulp = max((verdict.ulp for verdict in verdicts), default=0.0)
+    text = "; ".join(wrong) or f"{len(verdicts)} outputs in full against float64: {ulp:.2g} ulp of scale at most"
+    return Gate(not wrong, share, text)
+
+
+def _formula(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Any:
+    module = importlib.import_module(f"{operator.spec.package}.reference")
+    return getattr(module, operator.spec.name)(*[widen(arg, dtype) for arg in args])
+
+
+def _sequence(results: Any) -> Sequence[Any]:
+    return results if isinstance(results, list | tuple) else [results]
+
+
+def _share(verdict: Verdict) -> float:
+    pairs = ((verdict.max_error, verdict.max_allowed), (verdict.rms_error, verdict.rms_allowed))
+    return max((error / allowed for error, allowed in pairs if allowed), default=0.0)

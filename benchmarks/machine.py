@@ -1,0 +1,62 @@
+"""What a reader must know about the machine and the software, and a short name for the files of results."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+
+import aclgrad
+
+from .device import Device
+
+ROOT = Path(__file__).parents[1]
+RATED = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def describe(device: Device) -> dict[str, Any]:
+    """Device, what else it was busy with, measured rates, versions, date and revision."""
+    return {
+        **device.describe(),
+        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "copy_gb_s": device.copy_rate() / 1e9,
+        "matmul_gflop_s": {str(dtype).removeprefix("torch."): device.matmul_rate(dtype) / 1e9 for dtype in RATED},
+        "aclgrad": aclgrad.__version__,
+        "torch": torch.__version__,
+        "numba": numba.__version__,
+        "python": platform.python_version(),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "revision": _revision(),
+    }
+
+
+def slug(machine: dict[str, Any]) -> str:
+    """For instance amd-epyc-2-cores-avx512."""
+    words = f"{machine['name']} {machine['cores']} cores {machine['instructions']}"
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def title(machine: dict[str, Any]) -> str:
+    """One line for people."""
+    return (
+        f"{machine['name']}, {machine['threads']} threads, {machine['instructions']} · "
+        f"torch {machine['torch']}, numba {machine['numba']} · "
+        f"copy {machine['copy_gb_s']:.0f} GB/s, float32 matmul {machine['matmul_gflop_s']['float32']:.0f} GFLOP/s"
+    )
+
+
+def _revision() -> str:
+    git = shutil.which("git")
+    if git is None:
+        return "unknown"
+    command = [git, "-C", str(ROOT), "describe", "--always", "--dirty"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  fixed words
+    return answer.stdout.strip() or "unknown"

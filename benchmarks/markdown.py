@@ -1,0 +1,97 @@
+"""The report as a markdown table between two markers of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from .machine import title
+from .report import Measured, Report, Row
+from .terminal import mib, quantity, seconds, unit_of
+from .timing import Timing
+
+START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+SHORT_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+LEFT, RIGHT = "---", "---:"
+COLUMNS = {
+    "Operator": LEFT, "Case": LEFT, "dtype": LEFT, "Time": RIGHT, "Peer": LEFT, "Peer's time": RIGHT,
+    "Faster by": RIGHT, "Of the bound": RIGHT, "Extra MiB": RIGHT, "Peer's": RIGHT,
+}  # fmt: skip
+
+
+def render(report: Report) -> str:
+    """A line about the machine, one table row per case with its dtypes side by side, then overhead and the summary."""
+    lines = [title(report.machine), "", _line(list(COLUMNS)), _line(list(COLUMNS.values()))]
+    shown = ""
+    for (operator, _), group in groupby(report.rows, key=lambda row: (row.operator, row.case)):
+        rows = list(group)
+        lines.append(_line([f"`{operator}`" if operator != shown else "", *_case(rows)]))
+        shown = operator
+    lines += ["", *_overhead(report), "", report.summary()]
+    missed = [f"{j.key} {j.says} (seen {quantity(j.quantity, j.value)})" for j in report.bars if j.met is False]
+    if missed:
+        lines += ["", "Missed: " + "; ".join(missed) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def _case(rows: Sequence[Row]) -> list[str]:
+    peer = next((row.peer for row in rows if row.peer), None)
+    return [
+        rows[0].case,
+        _each(rows, lambda row: SHORT_DTYPES[row.dtype]),
+        _times([row.ours for row in rows]),
+        peer or "",
+        _times([row.peers.get(peer or "") for row in rows]),
+        _each(rows, lambda row: f"{row.speedup:.2f}×" if row.speedup else ""),
+        _each(rows, lambda row: f"{row.share_of_bound:.2f}" if row.share_of_bound else ""),
+        _each(rows, lambda row: mib(row.ours.extra_bytes) if row.ours else ""),
+        _each(rows, lambda row: mib(row.peers[row.peer].extra_bytes) if row.peer else ""),
+    ]
+
+
+def _each(rows: Sequence[Row], cell: Callable[[Row], str]) -> str:
+    """The dtypes' cells side by side; once if they are all the same."""
+    cells = [cell(row) for row in rows]
+    return cells[0] if len(set(cells)) == 1 else " / ".join(cell or "–" for cell in cells)
+
+
+def _times(measured: Sequence[Measured | None]) -> str:
+    """Medians side by side in the unit of the smallest."""
+    known = [item.timing.median for item in measured if item]
+    if not known:
+        return "gate red"
+    unit, scale = unit_of(min(known))
+    cells = [_digits(item.timing.median / scale) if item else "gate red" for item in measured]
+    return f"{' / '.join(cells)} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _overhead(report: Report) -> list[str]:
+    tiny = ", ".join(f"{item.name} {seconds(item.timing.median)}" for item in report.overhead)
+    lines = [f"A call on a tiny tensor: {tiny}."] if tiny else []
+    for item in report.alternation:
+        lines.append(f"Taking turns, {item.name}: {_tail(item.ours)}; {item.peer_name}: {_tail(item.peer)}.")
+    return lines
+
+
+def _tail(timing: Timing) -> str:
+    return f"median {seconds(timing.median)}, p99 {seconds(timing.p99)}, worst {seconds(timing.worst)}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def insert(report: Report, path: Path) -> None:
+    """Replace what stands between the markers."""
+    text = path.read_text()
+    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
+        raise SystemExit(f"{path.name} has no {START} … {END}, expected one pair")
+    before, rest = text.split(START)
+    path.write_text(f"{before}{START}\n{render(report)}{END}{rest.split(END)[1]}")

@@ -1,0 +1,139 @@
+"""What every operator is compared with: what a person would run today instead of it.
+
+`prepare(*args)` takes the operator's arguments in contract order, does whatever belongs outside the timed part, and
+returns the call to be timed. The first peer of an operator is the one its bars are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aclgrad.ops.linear_cross_entropy.reference import owned_targets
+
+Prepared = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A contender; one that `writes_out` is given a prepared output, and then ours gets one too."""
+
+    name: str
+    prepare: Callable[..., Prepared]
+    writes_out: bool = False
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+
+def aten_hardsigmoid(grad_output: Tensor, x: Tensor) -> Prepared:
+    """The operator torch has built in."""
+    out = torch.empty_like(x)
+    return lambda: torch.ops.aten.hardsigmoid_backward.grad_input(grad_output, x, grad_input=out)
+
+
+def eager_cell(grad_hy: Tensor, grad_c: Tensor, cx: Tensor, cy: Tensor, storage: Tensor, has_bias: bool) -> Prepared:
+    """The formula line by line."""
+
+    def run() -> tuple[Tensor, Tensor, Tensor | None]:
+        i, f, g, o = storage.chunk(4, dim=1)
+        tanh_c = torch.tanh(cy)
+        dc = grad_c + grad_hy * o * (1 - tanh_c * tanh_c)
+        gates = torch.cat(
+            [
+                dc * g * i * (1 - i),
+                dc * cx * f * (1 - f),
+                dc * i * (1 - g * g),
+                grad_hy * tanh_c * o * (1 - o),
+            ],
+            dim=1,
+        )
+        return gates, dc * f, gates.sum(dim=0) if has_bias else None
+
+    return run
+
+
+def eager_batch_norm(
+    grad_out: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    sum_dy: Tensor,
+    sum_dy_xmu: Tensor,
+    counter: Tensor,
+) -> Prepared:
+    """The formula with vectors broadcast along the channels; float32 vectors widen half batches."""
+    shape = [1, -1, *[1] * (x.dim() - 2)]
+
+    def run() -> Tensor:
+        n = counter.sum()
+        scale = invstd if weight is None else invstd * weight
+        centred = grad_out - (sum_dy / n).view(shape)
+        projected = (x - mean.view(shape)) * (invstd * invstd * sum_dy_xmu / n).view(shape)
+        return ((centred - projected) * scale.view(shape)).to(x.dtype)
+
+    return run
+
+
+def torch_lstm(*args: Any) -> Prepared:
+    """The backward pass of nn.LSTM with the same weights (oneDNN on a CPU, cuDNN on a GPU).
+
+    Its forward runs here, outside the timed part, on the same input; the activations it saves are its own.
+    """
+    x, hx, params, dy, dh, dc = args[:6]
+    has_bias, layers, _, _, bidirectional, batch_first = args[14:20]
+    hidden = hx[0].shape[2]
+    lstm = nn.LSTM(x.shape[2], hidden, layers, has_bias, batch_first, bidirectional=bidirectional)
+    lstm.to(x.device, x.dtype)
+    with torch.no_grad():
+        for own, given in zip(lstm.parameters(), params, strict=True):
+            own.copy_(given)
+    leaves = [x.detach().requires_grad_(), *(state.detach().requires_grad_() for state in hx)]
+    y, (hy, cy) = lstm(leaves[0], (leaves[1], leaves[2]))
+    wanted = [*leaves, *lstm.parameters()]
+    given = [(out, grad) for out, grad in ((y, dy), (hy, dh), (cy, dc)) if grad is not None]
+    outputs, gradients = [out for out, _ in given], [grad for _, grad in given]
+    return lambda: torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
+
+
+def eager_linear_cross_entropy(
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    target_mask: Tensor,
+    masked_target: Tensor,
+    label_smoothing: float,  # noqa: ARG001  0 by contract
+    logits_max: Tensor | None,
+    sum_exp_logits: Tensor | None,
+    softmax: Tensor | None,
+) -> Prepared:
+    """The whole probability matrix at once: products in the input's dtype, softmax in float32, in place if possible."""
+
+    def run() -> tuple[Tensor, Tensor]:
+        if logits_max is not None and sum_exp_logits is not None:
+            p = (x @ w.t()).float().sub_(logits_max[:, None]).exp_().div_(sum_exp_logits[:, None])
+        elif softmax is not None:
+            p = softmax.clone()
+        token, row = owned_targets(target_mask, masked_target, w.shape[0])
+        p[token, row] -= 1
+        p = p.mul_(grad[:, None]).to(x.dtype)
+        return p @ w, p.t() @ x
+
+    return run
+
+
+PEERS: dict[str, tuple[Peer, ...]] = {
+    "hardsigmoid_backward": (Peer("aten", aten_hardsigmoid, writes_out=True),),
+    "lstm_cell_backward": (Peer("eager torch", eager_cell),),
+    "batch_norm_elemt_backward": (Peer("eager torch", eager_batch_norm),),
+    "lstm_backward": (Peer("nn.LSTM", torch_lstm),),
+    "linear_cross_entropy_backward": (Peer("eager torch", eager_linear_cross_entropy),),
+}
+
+
+def peers_of(operator: str, device: str) -> Sequence[Peer]:
+    """The peers of an operator that exist on this kind of device."""
+    return [peer for peer in PEERS.get(operator, ()) if device in peer.devices]

@@ -1,0 +1,129 @@
+"""The report as a picture: who is faster by how much on every row, and time against size."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from .machine import title
+from .report import Report, Row, Sweep
+from .terminal import seconds
+
+INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
+COLORS = {"float32": "#1d6fa5", "float16": "#e08e0b", "bfloat16": "#3a9d6e", "float64": "#7d5ba6"}
+MISSED = "#c81e1e"
+OURS, PEER, BEST = "#1d6fa5", "#9aa5b1", INK
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.edgecolor": GRID, "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+
+
+def draw(report: Report, path: Path) -> None:
+    """Write the picture."""
+    rows = [row for row in report.rows if row.speedup]
+    with plt.rc_context(STYLE):
+        height = max(6.0, 1.6 + 0.24 * (len(rows) + 1.5 * len({row.operator for row in rows})))
+        figure = plt.figure(figsize=(13, height), layout="constrained")
+        columns = figure.add_gridspec(1, 2, width_ratios=(1.55, 1))
+        _speedups(figure.add_subplot(columns[0]), rows, report)
+        panels = columns[1].subgridspec(max(1, len(report.sweeps)), 1)
+        for k, sweep in enumerate(report.sweeps):
+            _against_size(figure.add_subplot(panels[k]), sweep)
+        figure.suptitle(title(report.machine), x=0.01, ha="left", fontsize=9, color=FAINT)
+        figure.savefig(path, dpi=150, facecolor="white")
+        plt.close(figure)
+
+
+def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
+    """Horizontal bars from 1 (as fast as the peer) on a logarithmic axis; a tick where the row's bar stands."""
+    axes.set_xscale("log", base=2)
+    y, names = 0.0, {}
+    for operator, group in groupby(rows, key=lambda row: row.operator):
+        members = list(group)
+        y += 1.4
+        heading: dict[str, Any] = {
+            "va": "center",
+            "transform": axes.get_yaxis_transform(),
+            "zorder": 6,
+            "backgroundcolor": "white",
+        }
+        axes.text(0.005, y - 1.05, operator, weight="bold", **heading)
+        axes.text(0.995, y - 1.05, f"against {members[0].peer}", ha="right", color=FAINT, **heading)
+        for case, dtypes in groupby(members, key=lambda row: row.case):
+            first = y
+            for row in dtypes:
+                _one(axes, y, row, report)
+                y += 1
+            names[(first + y - 1) / 2] = case
+            y += 0.25
+    axes.axvline(1, color=INK, linewidth=1, zorder=3)
+    axes.set_yticks(list(names), list(names.values()))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(y - 0.3, 0)
+    values = [row.speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
+    axes.set_xlim(min([0.45, *(v / 1.5 for v in values)]), max([2.5, *(v * 1.6 for v in values)]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", color=GRID, zorder=0)
+    axes.set_title("How many times faster than the peer", loc="left", weight="bold", fontsize=12)
+    axes.set_xlabel("peer's median time / ours, logarithmic      slower ←  1×  → faster")
+    seen = {row.dtype for row in rows}
+    handles: list[Artist] = [Patch(color=COLORS[dtype], label=dtype) for dtype in COLORS if dtype in seen]
+    handles.append(Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=2, linestyle="", label="bar"))
+    handles.append(Patch(color="none", label="red: bar missed"))
+    axes.legend(handles=handles, loc="lower right", frameon=True, edgecolor=GRID, facecolor="white", framealpha=1)
+
+
+def _limits(row: Row, report: Report) -> list[tuple[float, bool | None]]:
+    """(speed-up asked for, met) of the row's bars that are about speed."""
+    of = {"speedup": lambda limit: limit, "ratio": lambda limit: 1 / limit}
+    return [(of[j.quantity](j.limit), j.met) for j in report.bars_of(row.key) if j.quantity in of]
+
+
+def _one(axes: Axes, y: float, row: Row, report: Report) -> None:
+    speedup = row.speedup or 1.0
+    axes.barh(y, speedup - 1, left=1, height=0.78, color=COLORS[row.dtype], zorder=2)
+    ends, missed = [speedup], False
+    for limit, met in _limits(row, report):
+        axes.plot([limit] * 2, [y - 0.46, y + 0.46], color=INK, linewidth=2.2, zorder=4, solid_capstyle="butt")
+        missed |= met is False
+        if (limit > 1) == (speedup >= 1):
+            ends.append(limit)
+    faster = speedup >= 1
+    label = f"{speedup:.2f}×" if speedup < 10 else f"{speedup:.0f}×"
+    axes.annotate(label, (max(ends) if faster else min(ends), y), (5 if faster else -5, 0), textcoords="offset points",
+                  va="center", ha="left" if faster else "right", fontsize=8, zorder=5,
+                  color=MISSED if missed else INK, weight="bold" if missed else "normal")  # fmt: skip
+
+
+def _against_size(axes: Axes, sweep: Sweep) -> None:
+    """Ours, the peer and the copy's rate on doubly logarithmic axes."""
+    sizes = [point.elements for point in sweep.points]
+    for name, values, color, line in (
+        (sweep.peer_name, [p.peer for p in sweep.points], PEER, "-o"),
+        ("a copy of as many bytes", [p.bound for p in sweep.points], BEST, ":"),
+        ("aclgrad", [p.ours for p in sweep.points], OURS, "-o"),
+    ):
+        axes.plot(sizes, values, line, color=color, label=name, linewidth=2, markersize=4)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds(value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(color=GRID)
+    axes.set_title(sweep.operator, loc="left", weight="bold", fontsize=11)
+    axes.set_title(f"time against size, {sweep.dtype}", loc="right", color=FAINT)
+    axes.set_xlabel("elements")
+    axes.legend(frameon=False)

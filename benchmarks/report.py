@@ -1,0 +1,191 @@
+"""Everything one run found, as plain data that goes to JSON and comes back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .bars import Judged
+from .gate import Gate
+from .timing import Timing
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One contender: seconds a run, and the most bytes it held beside its outputs."""
+
+    timing: Timing
+    extra_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case in one dtype. A red gate leaves `ours` and `peers` empty; the first peer is the one bars are about."""
+
+    operator: str
+    case: str
+    dtype: str
+    backend: str
+    gate: Gate
+    inputs: str = ""
+    ours: Measured | None = None
+    peers: dict[str, Measured] = field(default_factory=dict)
+    bound: float | None = None  # seconds
+    bound_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.operator}/{self.case}/{self.dtype}"
+
+    @property
+    def peer(self) -> str | None:
+        return next(iter(self.peers), None)
+
+    @property
+    def speedup(self) -> float | None:
+        """The first peer's time over ours."""
+        if self.ours is None or self.peer is None:
+            return None
+        return self.peers[self.peer].timing.median / self.ours.timing.median
+
+    @property
+    def share_of_bound(self) -> float | None:
+        """The bound's time over ours."""
+        return self.bound / self.ours.timing.median if self.ours and self.bound else None
+
+    def quantities(self) -> dict[str, float]:
+        """What a bar may be about."""
+        if self.ours is None or self.speedup is None:
+            return {}
+        found = {"speedup": self.speedup, "ratio": 1 / self.speedup, "extra_bytes": self.ours.extra_bytes}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """One way of calling on a tiny tensor."""
+
+    name: str
+    timing: Timing
+
+    @property
+    def key(self) -> str:
+        return f"overhead/{self.name}"
+
+    def quantities(self) -> dict[str, float]:
+        """What a bar may be about."""
+        return {"seconds": self.timing.median}
+
+
+@dataclass(frozen=True)
+class Alternation:
+    """A kernel taking turns with torch.mm, beside a torch operator that does the same."""
+
+    name: str
+    ours: Timing
+    peer_name: str
+    peer: Timing
+
+    @property
+    def key(self) -> str:
+        return f"alternation/{self.name}"
+
+    def quantities(self) -> dict[str, float]:
+        """What a bar may be about."""
+        return {"p99": self.ours.p99}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of a sweep; seconds."""
+
+    elements: int
+    ours: float
+    peer: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Time against size."""
+
+    operator: str
+    dtype: str
+    peer_name: str
+    points: list[Point]
+
+
+@dataclass
+class Report:
+    """A run: the machine, and what was measured on it."""
+
+    machine: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    overhead: list[Overhead] = field(default_factory=list)
+    alternation: list[Alternation] = field(default_factory=list)
+    sweeps: list[Sweep] = field(default_factory=list)
+    bars: list[Judged] = field(default_factory=list)
+
+    @property
+    def red(self) -> list[Row]:
+        """Rows whose gate did not pass."""
+        return [row for row in self.rows if not row.gate.passed]
+
+    def quantities(self) -> dict[str, dict[str, float]]:
+        """Everything bars may be about, by key."""
+        found: list[Row | Overhead | Alternation] = [*self.rows, *self.overhead, *self.alternation]
+        return {item.key: item.quantities() for item in found}
+
+    def bars_of(self, key: str) -> list[Judged]:
+        """The judged bars of one row."""
+        return [judged for judged in self.bars if judged.key == key]
+
+    def summary(self) -> str:
+        """One line: gates and bars."""
+        met = sum(judged.met is True for judged in self.bars)
+        missed = sum(judged.met is False for judged in self.bars)
+        unmeasured = sum(judged.met is None for judged in self.bars)
+        gates = f"gates: {len(self.rows) - len(self.red)} green, {len(self.red)} red"
+        return f"{gates} · bars: {met} met, {missed} missed, {unmeasured} not measured"
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(_rounded(asdict(self)), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """Read what `save` wrote."""
+        raw = json.loads(path.read_text())
+        return cls(
+            machine=raw["machine"],
+            rows=[_row(item) for item in raw["rows"]],
+            overhead=[Overhead(item["name"], Timing(**item["timing"])) for item in raw["overhead"]],
+            alternation=[
+                Alternation(item["name"], Timing(**item["ours"]), item["peer_name"], Timing(**item["peer"]))
+                for item in raw["alternation"]
+            ],
+            sweeps=[Sweep(**{**item, "points": [Point(**p) for p in item["points"]]}) for item in raw["sweeps"]],
+            bars=[Judged(**item) for item in raw["bars"]],
+        )
+
+
+def _row(raw: dict[str, Any]) -> Row:
+    peers = {name: _measured(item) for name, item in raw["peers"].items()}
+    ours = _measured(raw["ours"]) if raw["ours"] else None
+    return Row(**{**raw, "gate": Gate(**raw["gate"]), "ours": ours, "peers": peers})
+
+
+def _measured(raw: dict[str, Any]) -> Measured:
+    return Measured(Timing(**raw["timing"]), raw["extra_bytes"])
+
+
+def _rounded(value: Any) -> Any:
+    """Four digits are more than the noise allows, and files stay readable."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,94 @@
+"""Cases × dtypes → rows: gate first, then ours and every peer by turns, then memory and the bound."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import Any, NamedTuple
+
+import torch
+
+from aclgrad.core.meta import dtype_name
+from aclgrad.core.plan import Operator
+from aclgrad.core.registry import operators
+from aclgrad.testing.cases import BENCH, Case, Cost
+
+from .contenders import CACHED, OURS, contenders, rotation
+from .device import MATMUL_FLOPS, Device
+from .gate import check
+from .report import Measured, Row
+from .timing import Call, Effort, interleaved
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row to be."""
+
+    operator: Operator
+    case: Case
+    dtype: torch.dtype
+
+    @property
+    def key(self) -> str:
+        return f"{self.operator.spec.name}/{self.case.name}/{dtype_name(self.dtype)}"
+
+
+def jobs(only: str = "*") -> Iterator[Job]:
+    """Every case tagged for benchmarks, in every dtype it has, whose key contains the pattern `only`."""
+    for operator in operators():
+        for case in importlib.import_module(f"{operator.spec.package}.cases").CASES:
+            for dtype in case.dtypes if BENCH in case.tags else ():
+                job = Job(operator, case, dtype)
+                if fnmatch(job.key, f"*{only}*"):
+                    yield job
+
+
+def run(job: Job, device: Device, effort: Effort) -> Row:
+    """One row; without speeds if its gate is red."""
+    args = [device.place(value) for value in job.case.build(job.dtype)]
+    gate = check(job.operator, args, job.dtype)
+    backend = job.operator.plan(args).backend
+    row = Row(job.operator.spec.name, job.case.name, dtype_name(job.dtype), backend, gate)
+    return _timed(row, job, args, device, effort) if gate.passed else row
+
+
+def _timed(row: Row, job: Job, args: Sequence[Any], device: Device, effort: Effort) -> Row:
+    cost = cost_of(job.operator, args)
+    sets, inputs = rotation(args, cost, device)
+    rivals = contenders(row.operator, sets, device)
+    bound = bound_of(cost, job.dtype, device)
+    timings = interleaved({**rivals, BOUND: bound.call}, device.clock, effort)
+    measured = {name: Measured(timings[name], rival.extra_memory(device)) for name, rival in rivals.items()}
+    row = replace(row, inputs=inputs, ours=measured.pop(OURS), peers=measured)
+    if inputs == CACHED:
+        return row
+    return replace(row, bound=bound.times * timings[BOUND].median, bound_by=bound.by)
+
+
+def cost_of(operator: Operator, args: Sequence[Any]) -> Cost:
+    """Bytes and operations of a call."""
+    outs = operator.plan(args).allocate()
+    cost: Cost = importlib.import_module(f"{operator.spec.package}.cases").cost(args, outs)
+    return cost
+
+
+BOUND = "bound"
+
+
+class Bound(NamedTuple):
+    """What the machine can do at best: `times` the time of a call that takes its turn among the contenders."""
+
+    call: Call
+    times: float
+    by: str
+
+
+def bound_of(cost: Cost, dtype: torch.dtype, device: Device) -> Bound:
+    """A copy of as many bytes, or products of as many operations at torch.mm's speed, whichever takes longer."""
+    if cost.flops:
+        wide = device.fastest_for(dtype)
+        if cost.flops / device.matmul_rate(wide) > cost.bytes / device.copy_rate():
+            return Bound(device.matmul(wide), cost.flops / MATMUL_FLOPS, "products")
+    return Bound(device.copy(cost.bytes), 1.0, "memory")

@@ -1,0 +1,4 @@
+"""What CPU kernels are made of: compilation, threads, memory access, vector mathematics, loops over any layout.
+
+Nothing here knows an operator.
+"""

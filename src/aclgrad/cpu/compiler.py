@@ -1,0 +1,237 @@
+"""Turn a Python function into machine code that every thread of a team enters with the same argument block.
+
+A kernel is a plain function `kernel(thread, threads, *args)`. Its C entry is `void(block)`: the block is a row of
+8-byte words, first the team's (see `Word`), then one for each argument. Machine code is cached on disk beside the
+kernel's source file, under a name that covers the signature and the text of every source file it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeAlias
+
+import numba
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, register_model
+
+from .elements import DOUBLE, I32, I64
+from .lanes import ADDRESS, Pointer
+
+PACKAGE = __name__.partition(".")[0]
+
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
+"""IEEE arithmetic, NaN and signed zero included; only the contraction of a product and a sum is allowed."""
+
+
+class Word(IntEnum):
+    """The words at the head of an argument block."""
+
+    THREAD = 0  # index in the team; negative: ask the function at OMP_THREAD
+    THREADS = 1  # size of the team, unless asked
+    OMP_THREAD = 2  # omp_get_thread_num
+    OMP_THREADS = 3  # omp_get_num_threads
+    MEETING = 4  # two counters that the threads of a team share, for barriers
+    YIELD = 5  # the function by which a waiting thread offers its core to others
+
+
+class Team(types.Type):  # type: ignore[misc]  # numba is untyped
+    """The running team, an argument that costs no word; `barrier(team)` is what it is for."""
+
+    def __init__(self) -> None:
+        super().__init__(name="team")
+
+
+@register_model(Team)
+class TeamModel(models.PrimitiveModel):  # type: ignore[misc]
+    """The address of the argument block."""
+
+    def __init__(self, manager: Any, team: Team) -> None:
+        super().__init__(manager, team, ADDRESS)
+
+
+TEAM = Team()
+
+
+class Step(NamedTuple):
+    """A pointer to elements `step` apart: 1, 0 or, if known at run time only, None."""
+
+    dtype: torch.dtype
+    step: int | None
+
+
+Argument: TypeAlias = "type[int] | type[float] | torch.dtype | Step | Team | None"
+"""How a signature describes an argument: `int`, `float`, a torch dtype (or a `Step`) for a pointer, TEAM, or None."""
+
+Signature: TypeAlias = tuple[Argument, ...]
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call, under the same rules of arithmetic as kernels."""
+    return numba.njit(function, **OPTIONS)
+
+
+PLAIN: dict[Any, tuple[types.Type, str]] = {
+    int: (types.int64, "q"),
+    float: (types.float64, "d"),
+    None: (types.none, ""),
+    TEAM: (TEAM, ""),
+}
+"""Type and `struct` format of the arguments that are not pointers."""
+
+
+def argument_types(signature: Signature) -> list[types.Type]:
+    """The numba types of a kernel's arguments; every pointer is an alias scope of its own."""
+    return [_argument_type(argument, scope) for scope, argument in enumerate(signature)]
+
+
+def _argument_type(argument: Argument, scope: int) -> types.Type:
+    if isinstance(argument, Step):
+        return Pointer(argument.dtype, scope, argument.step)
+    return Pointer(argument, scope) if isinstance(argument, torch.dtype) else PLAIN[argument][0]
+
+
+def packing(signature: Signature) -> str:
+    """The `struct` format of the arguments that take a word."""
+    return "=" + "".join("q" if isinstance(item, torch.dtype | Step) else PLAIN[item][1] for item in signature)
+
+
+def word(builder: ir.IRBuilder, block: ir.Value, index: int) -> ir.Value:
+    """Emit the read of one word of the argument block."""
+    return builder.load(builder.gep(builder.bitcast(block, I64.as_pointer()), [I64(index)]))
+
+
+def _ask(builder: ir.IRBuilder, block: ir.Value, given: Word, function: Word) -> ir.Value:
+    """The team's word `given`, or what OpenMP's `function` answers if the block is shared by an OpenMP team."""
+    value = word(builder, block, given)
+    with builder.if_else(builder.icmp_signed("<", word(builder, block, Word.THREAD), I64(0))) as (shared, own):
+        with shared:
+            address = builder.inttoptr(word(builder, block, function), ir.FunctionType(I32, ()).as_pointer())
+            asked = builder.sext(builder.call(address, ()), I64)
+            asked_in = builder.block
+        with own:
+            given_in = builder.block
+    answer = builder.phi(I64)
+    answer.add_incoming(asked, asked_in)
+    answer.add_incoming(value, given_in)
+    return answer
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def team_thread(typing: Any, block: Any) -> Any:
+    """The index of the calling thread in its team."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _ask(builder, args[0], Word.THREAD, Word.OMP_THREAD)
+
+    return types.int64(block), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def team_threads(typing: Any, block: Any) -> Any:
+    """The number of threads that run with this block."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _ask(builder, args[0], Word.THREADS, Word.OMP_THREADS)
+
+    return types.int64(block), emit
+
+
+def _unpacker(arguments: list[types.Type]) -> Any:
+    """An intrinsic that turns the words of a block into a tuple of arguments."""
+    result = types.Tuple(arguments)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def unpack(typing: Any, block: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            values = []
+            position = len(Word)
+            for argument in arguments:
+                if argument in (TEAM, types.none):
+                    values.append(args[0] if argument == TEAM else context.get_dummy_value())
+                    continue
+                raw = word(builder, args[0], position)
+                position += 1
+                if isinstance(argument, Pointer):
+                    raw = builder.inttoptr(raw, ADDRESS)
+                values.append(builder.bitcast(raw, DOUBLE) if argument == types.float64 else raw)
+            return context.make_tuple(builder, result, values)
+
+        return result(block), emit
+
+    return unpack
+
+
+ENTRY = """
+def {name}(block):
+    kernel(thread(block), threads(block), *unpack(block))
+"""
+
+_compiling = Lock()
+
+
+@cache
+def entry(kernel: Callable[..., None], signature: Signature) -> Any:
+    """The compiled C function `void(block)` of a kernel; from the disk if this very code was compiled before."""
+    arguments = argument_types(signature)
+    namespace = {
+        "__name__": kernel.__module__,
+        "kernel": jit(kernel),
+        "thread": team_thread,
+        "threads": team_threads,
+        "unpack": _unpacker(arguments),
+    }
+    family = f"{kernel.__name__}_{_digest(repr((arguments, OPTIONS)).encode())}_"
+    name = family + _digest(*(source.read_bytes() for source in sorted(_sources(kernel))))
+    file = inspect.getfile(kernel)  # decides where the cache lies
+    exec(compile(ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but the two lines above
+    with _compiling:
+        return _cfunc(namespace[name], family)
+
+
+def _digest(*texts: bytes) -> str:
+    joined = hashlib.sha256()
+    for text in texts:
+        joined.update(text)
+    return joined.hexdigest()[:12]
+
+
+def _cfunc(function: Any, family: str) -> Any:
+    """Compile an entry, and forget what older sources of the same kernel and signature left on the disk."""
+    signature = types.void(types.voidptr)
+    try:
+        code = numba.cfunc(signature, cache=True, **OPTIONS)(function)
+    except RuntimeError as nowhere:
+        if "no locator available" not in str(nowhere):
+            raise
+        return numba.cfunc(signature, **OPTIONS)(function)
+    if code.cache_hits == 0:
+        for stale in Path(code._cache.cache_path).glob(f"*.{family}*.nb?"):
+            if function.__name__ not in stale.name:
+                stale.unlink(missing_ok=True)
+    return code
+
+
+def _sources(kernel: Callable[..., None]) -> set[Path]:
+    """Source files that decide what a kernel compiles to: those of all functions it reaches, and the toolbox's own."""
+    toolbox = {Path(__file__).with_name(f"{name}.py") for name in ("compiler", "elements", "lanes", "threads")}
+    return toolbox | {Path(inspect.getfile(function)) for function in _reached(kernel, set())}
+
+
+def _reached(function: Any, seen: set[Any]) -> Iterator[Any]:
+    """The function and, recursively, the compiled functions and intrinsics it names."""
+    seen.add(function)
+    yield function
+    scope = inspect.getclosurevars(function)
+    for value in (*scope.globals.values(), *scope.nonlocals.values()):
+        inner = inspect.unwrap(value) if callable(value) else None
+        ours = inspect.isfunction(inner) and (inner is not value or inner.__module__.startswith(PACKAGE))
+        if ours and inner not in seen:
+            yield from _reached(inner, seen)

@@ -1,0 +1,222 @@
+"""Elementwise loops over operands of any layout: the fewest loops, in the order memory likes, from metadata alone.
+
+`Loops.over` drops and merges dimensions for all operands together and orders the rest by stride. The two innermost
+loops are cut into tiles; a thread walks whole tiles. Where operands disagree about which dimension is contiguous (a
+transposed input) the tiles are small, so that every cache line is used up while it is near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .compiler import Argument, Step, jit
+from .elements import ELEMENTS, I64
+from .lanes import Pointer, StridedPointer, emit_load, emit_store, move, stored_as
+from .threads import share
+
+TILE = 16384
+"""Elements in a tile that one thread works on, about as many as torch gives a thread at least."""
+
+CROSSED = (64, 16)
+"""Rows and columns of a tile where operands are transposed against each other: few columns, because the lines they
+lie on compete for the same cache sets when the stride is a power of two."""
+
+FAR = 64
+"""A stride of this many elements is as bad as any longer one: each element is on a cache line of its own."""
+
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Nested loops, outermost first: `sizes`, and for each operand its `strides` in elements."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[Strides, ...]
+
+    @staticmethod
+    def over(shape: Sequence[int], *strides: Sequence[int]) -> Loops:
+        """The fewest loops that visit every index of `shape`; the i-th operand has the i-th strides."""
+        dims = [(size, steps) for size, *steps in zip(shape, *strides, strict=True) if size != 1]
+        if any(size == 0 for size, _ in dims):
+            dims = [(0, [0] * len(strides))]
+        dims.sort(key=lambda dim: (_cost(dim[1]), sum(dim[1])), reverse=True)
+        merged: list[tuple[int, list[int]]] = []
+        for size, steps in dims:
+            if merged and merged[-1][1] == [step * size for step in steps]:
+                merged[-1] = (merged[-1][0] * size, steps)
+            else:
+                merged.append((size, steps))
+        sizes = tuple(size for size, _ in merged)
+        return Loops(sizes, tuple(tuple(steps[k] for _, steps in merged) for k in range(len(strides))))
+
+    @property
+    def count(self) -> int:
+        """How many elements are visited."""
+        count = 1
+        for size in self.sizes:
+            count *= size
+        return count
+
+    @property
+    def steps(self) -> tuple[int | None, ...]:
+        """Each operand's stride in the innermost loop as far as code is specialised for it: 0, 1 or None."""
+        inner = [strides[-1] if strides else 1 for strides in self.strides]
+        return tuple(step if step in (0, 1) else None for step in inner)
+
+    def arguments(self, *dtypes: torch.dtype) -> tuple[Argument, ...]:
+        """The signature of the operands' pointers."""
+        return tuple(Step(dtype, step) for dtype, step in zip(dtypes, self.steps, strict=True))
+
+    def table(self) -> torch.Tensor:
+        """What a kernel needs to know, as int64: see `elementwise`."""
+        missing = 2 - len(self.sizes)
+        sizes = (1,) * missing + self.sizes
+        strides = [(0,) * missing + steps for steps in self.strides]
+        rows, columns = self._tile(sizes, strides)
+        down, across = -(-sizes[-2] // rows), -(-sizes[-1] // columns)
+        tiles = down * across
+        for size in sizes[:-2]:
+            tiles *= size
+        head = (tiles, rows, columns, down, across, len(sizes))
+        dims = [(sizes[d], *(steps[d] for steps in strides)) for d in reversed(range(len(sizes)))]
+        return torch.tensor([*head, *(value for dim in dims for value in dim)], dtype=torch.int64)
+
+    def _tile(self, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[int, int]:
+        if any(steps[-1] > 1 and steps[-2] < steps[-1] for steps in strides):
+            return CROSSED
+        columns = max(1, min(sizes[-1], TILE))
+        return max(1, TILE // columns), columns
+
+
+def _cost(steps: Sequence[int]) -> int:
+    return sum(min(step, FAR) for step in steps)
+
+
+HEAD = 6
+
+
+def elementwise(point: Any) -> Any:
+    """The compiled `loops(thread, threads, table, pointers)`: target = point(*sources) for every element.
+
+    `point` is a compiled function of numbers, `pointers` is (*sources, target), and `table` (from `Loops.table`) holds:
+    number of tiles, rows and columns of a tile, tiles down and across, number of loops; then for each loop, innermost
+    first, its size and each operand's stride.
+    """
+
+    def loops(thread: int, threads: int, table: Any, pointers: Any) -> None:
+        tiles, rows, columns, down, across, depth = table[0], table[1], table[2], table[3], table[4], table[5]
+        width = 1 + len(pointers)
+        inner = table + HEAD
+        outer = inner + width
+        first, last = share(tiles, 1, thread, threads)
+        for tile in range(first, last):
+            column = tile % across * columns
+            rest = tile // across
+            row = rest % down * rows
+            rest //= down
+            at = moved(moved(pointers, inner + 1, column), outer + 1, row)
+            for level in range(2, depth):
+                loop = inner + level * width
+                at = moved(at, loop + 1, rest % loop[0])
+                rest //= loop[0]
+            for r in range(min(rows, outer[0] - row)):
+                line = stepped(moved(at, outer + 1, r), inner + 1)
+                for i in range(min(columns, inner[0] - column)):
+                    put(line, i, point(*fetch(line, i)))
+
+    # Machine code goes by its function's name: two loops of equal types must not be taken for each other.
+    loops.__qualname__ = f"elementwise_{point.__module__}_{point.__qualname__}".replace(".", "_")
+    return jit(loops)
+
+
+@jit
+def element_offset(table: Any, index: int) -> int:
+    """Where the index-th element of a single operand lies, by the table of its loops."""
+    offset = 0
+    for depth in range(table[5]):
+        size, stride = table[HEAD + 2 * depth], table[HEAD + 2 * depth + 1]
+        offset += index % size * stride
+        index //= size
+    return offset
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def moved(typing: Any, pointers: Any, strides: Any, count: Any) -> Any:
+    """Each pointer `count` of its strides further on; None stays None."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        values = []
+        for k, pointer in enumerate(pointers.types):
+            if pointer == types.none:
+                values.append(context.get_dummy_value())
+                continue
+            stride = emit_load(context, builder, strides, args[1], I64(k))
+            distance = builder.mul(stride, context.cast(builder, args[2], count, types.int64))
+            values.append(move(builder, pointer, builder.extract_value(args[0], k), distance))
+        return context.make_tuple(builder, pointers, values)
+
+    return pointers(pointers, strides, count), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def stepped(typing: Any, pointers: Any, strides: Any) -> Any:
+    """The pointers, subscriptable: those with a step of run time are given their stride."""
+    result = types.Tuple([_subscriptable(pointer) for pointer in pointers.types])
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        values = []
+        for k, pointer in enumerate(result.types):
+            value = builder.extract_value(args[0], k)
+            if isinstance(pointer, StridedPointer):
+                strided = context.make_helper(builder, pointer)
+                strided.address = value
+                strided.step = emit_load(context, builder, strides, args[1], I64(k))
+                value = strided._getvalue()
+            values.append(value)
+        return context.make_tuple(builder, result, values)
+
+    return result(pointers, strides), emit
+
+
+def _subscriptable(pointer: types.Type) -> types.Type:
+    dynamic = isinstance(pointer, Pointer) and pointer.step is None
+    return StridedPointer(pointer.dtype, pointer.scope, None) if dynamic else pointer
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch(typing: Any, line: Any, index: Any) -> Any:
+    """The elements at `index` of all pointers but the last."""
+    sources = line.types[:-1]
+    result = types.Tuple([ELEMENTS[pointer.dtype].value for pointer in sources])
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        position = context.cast(builder, args[1], index, types.int64)
+        values = [
+            emit_load(context, builder, pointer, builder.extract_value(args[0], k), position)
+            for k, pointer in enumerate(sources)
+        ]
+        return context.make_tuple(builder, result, values)
+
+    return result(line, index), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put(typing: Any, line: Any, index: Any, number: Any) -> Any:
+    """Write a number at `index` of the last pointer."""
+    target = line.types[-1]
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        position = context.cast(builder, args[1], index, types.int64)
+        rounded = context.cast(builder, args[2], number, stored_as(target, number))
+        emit_store(context, builder, target, builder.extract_value(args[0], len(line.types) - 1), position, rounded)
+        return context.get_dummy_value()
+
+    return types.void(line, index, number), emit

@@ -1,0 +1,204 @@
+"""Run kernels on the thread pool that torch itself computes with.
+
+Two pools on the same cores fight: a thread of one spins while the other's work waits for its core. So a kernel runs
+inside `GOMP_parallel` of the very OpenMP library that libtorch_cpu is linked to. Where there is none, a team is made
+of plain Python threads, which run compiled code in parallel because ctypes lets go of the interpreter lock.
+
+A team is either one thread, called directly, or as many as torch uses: OpenMP ends the surplus threads of a smaller
+team and torch would pay for creating them again. A kernel with less work leaves threads idle (see `share`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .compiler import TEAM as TEAM
+from .compiler import Signature, Word, entry, jit, packing, team_threads, word
+from .elements import I64
+
+HEADER = struct.Struct(f"={len(Word)}q")
+ALONE = HEADER.pack(0, 1, 0, 0, 0, 0)
+
+
+class OpenMP(NamedTuple):
+    """The functions of torch's OpenMP library that a team needs."""
+
+    parallel: Any  # GOMP_parallel(function, block, threads, flags)
+    thread: int  # address of omp_get_thread_num
+    threads: int  # address of omp_get_num_threads
+
+
+@cache
+def openmp() -> OpenMP | None:
+    """OpenMP as torch has loaded it, found by asking libtorch_cpu for its own symbols; None where it is not GNU's."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        linked = ctypes.CDLL(str(library))
+        parallel, thread, threads = linked.GOMP_parallel, linked.omp_get_thread_num, linked.omp_get_num_threads
+    except (OSError, AttributeError):
+        return None
+    parallel.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint)
+    parallel.restype = None
+    return OpenMP(parallel, _address(thread), _address(threads))
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    if address is None:
+        raise OSError(f"{function} has no address")
+    return address
+
+
+@cache
+def _yielding() -> int:
+    """Address of the function by which a waiting thread offers its core to others."""
+    if sys.platform == "win32":
+        return _address(ctypes.WinDLL("kernel32").SwitchToThread)
+    return _address(ctypes.CDLL(None).sched_yield)
+
+
+_Meeting = ctypes.c_int64 * 2
+
+
+class Kernel:
+    """A compiled kernel. `kernel(threads, *args)` runs it on that many threads and returns when all are done.
+
+    Arguments are Python numbers; pointers are addresses (`Tensor.data_ptr()`). Arguments that the signature describes
+    by None or TEAM are not passed. May be called from several threads at once.
+    """
+
+    __slots__ = ("_address", "_alone", "_code", "_pack")
+
+    def __init__(self, function: Any, signature: Signature) -> None:
+        self._code = entry(function, signature)  # keeps the machine code alive
+        self._address = self._code.address
+        self._alone = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self._address)
+        self._pack = struct.Struct(packing(signature)).pack
+
+    def __call__(self, threads: int, *args: float) -> None:
+        """Run on `threads` threads, this one among them."""
+        if threads == 1:
+            self._alone(ALONE + self._pack(*args))
+            return
+        meeting = _Meeting()
+        team = openmp()
+        if team is None:
+            self._python_threads(threads, ctypes.addressof(meeting), self._pack(*args))
+        else:
+            head = HEADER.pack(-1, 0, team.thread, team.threads, ctypes.addressof(meeting), _yielding())
+            team.parallel(self._address, head + self._pack(*args), threads, 0)
+
+    def _python_threads(self, threads: int, meeting: int, args: bytes) -> None:
+        blocks = [HEADER.pack(index, threads, 0, 0, meeting, _yielding()) + args for index in range(threads)]
+        helpers = [Thread(target=self._alone, args=(block,)) for block in blocks[1:]]
+        for helper in helpers:
+            helper.start()
+        self._alone(blocks[0])
+        for helper in helpers:
+            helper.join()
+
+
+@cache
+def compile(function: Any, signature: Signature) -> Kernel:  # noqa: A001  # here it means nothing else
+    """Compile `function(thread, threads, *args)` for arguments described by `signature`, e.g. `(int, torch.float16)`.
+
+    The result is kept in memory and its machine code on disk.
+    """
+    return Kernel(function, signature)
+
+
+def team_size(work: int, grain: int) -> int:
+    """How many threads to run on: one if there is less than two grains of work, else all that torch uses."""
+    return 1 if work < 2 * grain else torch.get_num_threads()
+
+
+@jit
+def share(count: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
+    """The part [first, last) of `count` items that falls to a thread, cut at multiples of `grain`."""
+    grains = (count + grain - 1) // grain
+    first = grains * thread // threads * grain
+    last = grains * (thread + 1) // threads * grain
+    return min(first, count), min(last, count)
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def _field(typing: Any, team: Any, index: Any) -> Any:
+    """A word of the running team's argument block."""
+    position = index.literal_value
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return word(builder, args[0], position)
+
+    return types.int64(team, index), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _call(typing: Any, function: Any) -> Any:
+    """Call the C function `void(void)` at an address."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        builder.call(builder.inttoptr(args[0], ir.FunctionType(ir.VoidType(), ()).as_pointer()), ())
+        return context.get_dummy_value()
+
+    return types.void(function), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fetch_add(typing: Any, address: Any, amount: Any) -> Any:
+    """Atomically add to the counter at an address; its value before. All memory is ordered around it."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        counter = builder.inttoptr(args[0], I64.as_pointer())
+        return builder.atomic_rmw("add", counter, args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fetch(typing: Any, address: Any) -> Any:
+    """The counter at an address; what was written before it was last changed is visible afterwards."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.load_atomic(builder.inttoptr(args[0], I64.as_pointer()), "acquire", 8)
+
+    return types.int64(types.int64), emit
+
+
+PATIENCE = 1000
+"""How often a thread looks before it offers its core to others; a few microseconds at most."""
+
+_MEETING, _YIELD = int(Word.MEETING), int(Word.YIELD)
+
+
+@jit
+def barrier(team: Any) -> None:
+    """Wait until every thread of the team is here; all they wrote before is visible to all afterwards.
+
+    Not OpenMP's barrier: that one spins for milliseconds when another process holds the core of a thread it waits for.
+    """
+    threads = team_threads(team)
+    if threads == 1:
+        return
+    arrived = _field(team, _MEETING)
+    rounds = arrived + 8
+    current = _fetch(rounds)
+    if _fetch_add(arrived, 1) == threads - 1:
+        _fetch_add(arrived, -threads)
+        _fetch_add(rounds, 1)
+        return
+    looks = 0
+    while _fetch(rounds) == current:
+        looks += 1
+        if looks > PATIENCE:
+            _call(_field(team, _YIELD))

@@ -1,0 +1,1 @@
+"""The ways in: one file or folder per door, written once for all operators."""

@@ -1,0 +1,200 @@
+"""Memory that the runtime hands out: blocks owned by torch, found by any address inside them.
+
+Device memory is host memory here. A block remembers the size that was asked for; what is allocated is that size rounded
+up to 32 plus 32 bytes, as the device does. Nothing finds a freed block any more, but work that already holds its tensor
+keeps the memory itself alive. Small freed blocks are kept aside for a while, so that a stale pointer is recognised and
+cannot hit what the address was reused for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from ...core.errors import DeviceMemoryError, NullArgument
+from .boundary import AclRuntimeError
+from .enums import AclError
+
+GRANULE = 32
+KEPT_BLOCK_BYTES = 1 << 16
+KEPT_BYTES = 1 << 22
+KEPT_BLOCKS = 1024
+
+
+class Borrower(Protocol):
+    """Whoever keeps a view of a block and must forget it when the block is freed."""
+
+    def unbind(self) -> None:
+        """Forget the view."""
+
+
+class Block:
+    """One allocation: `size` bytes at `address`, inside the somewhat larger `storage`."""
+
+    __slots__ = ("_typed", "address", "alive", "borrowers", "end", "size", "storage")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.alive = True
+        with torch.inference_mode(False):  # the memory outlives the mode it was asked for in
+            self.storage = torch.empty(-(-size // GRANULE) * GRANULE + GRANULE, dtype=torch.uint8, device="cpu")
+        self.address = self.storage.data_ptr()
+        self.end = self.address + size
+        self.borrowers: set[weakref.ref[Borrower]] = set()
+        self._typed: dict[torch.dtype, torch.Tensor] = {torch.uint8: self.storage}
+
+    def lend(self, borrower: Borrower) -> None:
+        """Call `borrower.unbind()` when the block is freed, should it live that long."""
+        self.borrowers.add(weakref.ref(borrower, self.borrowers.discard))
+
+    def view(
+        self, address: int, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """A strided tensor `offset` elements behind `address`; nothing outside the size asked for is reachable."""
+        itemsize = dtype.itemsize
+        first, misaligned = divmod(address - self.address, itemsize)
+        if misaligned:
+            raise DeviceMemoryError(f"address {address:#x} is misaligned, expected a multiple of {itemsize}")
+        last = first + offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        needed = (last + 1) * itemsize
+        if needed > self.size:
+            raise DeviceMemoryError(
+                f"the tensor ends {needed} bytes into its memory block, expected at most the block's {self.size}"
+            )
+        typed = self._typed.get(dtype)
+        if typed is None:
+            with torch.inference_mode(False):
+                typed = self._typed[dtype] = self.storage.view(dtype)
+        return typed.as_strided(shape, strides, first + offset)
+
+
+class Heap:
+    """The live blocks of one kind of memory, `what`."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.lock = threading.RLock()
+        self.total = _physical_memory()
+        self.used = 0
+        self._blocks: dict[int, Block] = {}
+        self._addresses: list[int] = []
+        self._kept: deque[Block] = deque()
+        self._kept_bytes = 0
+
+    def allocate(self, size: int) -> Block:
+        """A new block of uninitialised memory."""
+        with self.lock:
+            if size > self.total - self.used:
+                raise self._exhausted(size)
+            try:
+                block = Block(size)
+            except (RuntimeError, MemoryError):
+                raise self._exhausted(size) from None
+            self.used += size
+            self._blocks[block.address] = block
+            insort(self._addresses, block.address)
+        return block
+
+    def free(self, address: int) -> None:
+        """Forget the block that starts at `address`; its borrowers lose their views."""
+        with self.lock:
+            block = self._blocks.get(address)
+            if block is None or not block.alive:
+                raise AclRuntimeError(AclError.ACL_ERROR_RT_MEMORY_FREE, self._not_a_start(address))
+            block.alive = False
+            self.used -= block.size
+            while block.borrowers:
+                borrower = block.borrowers.pop()()
+                if borrower is not None:
+                    borrower.unbind()
+            self._keep(block)
+
+    def owner(self, address: int) -> Block | None:
+        """The live block that contains `address`."""
+        block = self.find(address)
+        return block if block is not None and block.alive else None
+
+    def find(self, address: int) -> Block | None:
+        """The block that contains `address`, also a freed one that is still kept."""
+        block = self._blocks.get(address)
+        if block is not None:
+            return block
+        with self.lock:
+            index = bisect_right(self._addresses, address) - 1
+            if index < 0:
+                return None
+            block = self._blocks[self._addresses[index]]
+        return block if address < block.end else None
+
+    def view(
+        self,
+        address: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        offset: int,
+        dtype: torch.dtype,
+        borrower: Borrower | None = None,
+    ) -> torch.Tensor:
+        """A tensor over the block at `address` (bytes; `strides` and `offset` count elements).
+
+        A tensor without elements needs no memory. A `borrower` is told when the block is freed.
+        """
+        if 0 in shape:
+            return torch.empty(0, dtype=dtype, device="cpu").as_strided(shape, strides)
+        with self.lock:
+            block = self.owner(address)
+            if block is None:
+                if address == 0:
+                    raise NullArgument("the data address is null, expected device memory")
+                raise DeviceMemoryError(f"address {address:#x} is in no live {self.what} block")
+            view = block.view(address, shape, strides, offset, dtype)
+            if borrower is not None:
+                block.lend(borrower)
+        return view
+
+    def _keep(self, block: Block) -> None:
+        if block.size > KEPT_BLOCK_BYTES:
+            self._forget(block)
+            return
+        self._kept.append(block)
+        self._kept_bytes += block.size
+        while self._kept_bytes > KEPT_BYTES or len(self._kept) > KEPT_BLOCKS:
+            oldest = self._kept.popleft()
+            self._kept_bytes -= oldest.size
+            self._forget(oldest)
+
+    def _forget(self, block: Block) -> None:
+        del self._blocks[block.address]
+        del self._addresses[bisect_right(self._addresses, block.address) - 1]
+
+    def _exhausted(self, size: int) -> AclRuntimeError:
+        return AclRuntimeError(
+            AclError.ACL_ERROR_RT_MEMORY_ALLOCATION,
+            f"size is {size}, but only {self.total - self.used} bytes of {self.what} memory are free",
+        )
+
+    def _not_a_start(self, address: int) -> str:
+        inside = self.find(address)
+        if inside is None:
+            found = "in no block"
+        else:
+            found = f"{address - inside.address} bytes inside a {'live' if inside.alive else 'freed'} block"
+        return f"address {address:#x} is {found}, expected the start of a live {self.what} block"
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 40
+
+
+DEVICE = Heap("device")
+HOST = Heap("host")

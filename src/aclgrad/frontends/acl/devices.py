@@ -1,0 +1,161 @@
+"""Devices, contexts and whose they are: the current context is a matter of each thread.
+
+`set_device` makes the device's primary context current and counts; the matching `reset_device` calls release it.
+A context owns its streams: when it is released they finish their work and are destroyed. A stream may be used from any
+thread, whatever context is current there.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+from .arguments import INT32_MAX, INT32_MIN, integer
+from .boundary import AclRuntimeError
+from .enums import AclError
+from .events import Event
+from .handles import Table
+from .streams import Stream
+
+DEVICE_COUNT = 1
+
+_bad_handle = partial(AclRuntimeError, AclError.ACL_ERROR_RT_INVALID_HANDLE)
+
+
+class Context:
+    """A device and the streams made on it."""
+
+    __slots__ = ("_default", "alive", "device", "handle", "primary", "streams")
+
+    def __init__(self, device: int, *, primary: bool) -> None:
+        self.device = device
+        self.primary = primary
+        self.alive = True
+        self.streams: dict[int, Stream] = {}
+        self._default: Stream | None = None
+        self.handle = CONTEXTS.add(self)
+
+    @property
+    def default_stream(self) -> Stream:
+        """The stream that the null handle means."""
+        if self._default is None:
+            with _lock:
+                if self._default is None:
+                    self._default = Stream()
+        return self._default
+
+    def all_streams(self) -> list[Stream]:
+        """Every stream with possible work, the default one first."""
+        default = () if self._default is None else (self._default,)
+        return [*default, *self.streams.values()]
+
+    def release(self) -> None:
+        """Finish all work and destroy the streams."""
+        self.alive = False
+        CONTEXTS.discard(self.handle)
+        for handle in list(self.streams):
+            STREAMS.discard(handle)
+        for stream in self.all_streams():
+            stream.close()
+        self.streams.clear()
+
+
+CONTEXTS: Table[Context] = Table("aclrtContext", _bad_handle)
+STREAMS: Table[Stream] = Table("aclrtStream", _bad_handle)
+EVENTS: Table[Event] = Table("aclrtEvent", _bad_handle)
+
+_lock = threading.RLock()
+_primaries: dict[int, Context] = {}
+_set_counts: dict[int, int] = {}
+_thread = threading.local()
+
+
+def device_id(value: Any) -> int:
+    """The number of an existing device."""
+    number = integer("device_id", value, INT32_MIN, INT32_MAX)
+    if not 0 <= number < DEVICE_COUNT:
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_RT_INVALID_DEVICEID, f"device_id is {number}, expected 0 to {DEVICE_COUNT - 1}"
+        )
+    return number
+
+
+def current_context() -> Context:
+    """The calling thread's context."""
+    context: Context | None = getattr(_thread, "context", None)
+    if context is None or not context.alive:
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_RT_CONTEXT_NULL,
+            "this thread has no current device, expected set_device before",
+        )
+    return context
+
+
+def make_current(context: Context) -> None:
+    """Let `context` be the calling thread's."""
+    _thread.context = context
+
+
+def set_device(device: int) -> None:
+    """Make the device's primary context current and count the call."""
+    with _lock:
+        _set_counts[device] = _set_counts.get(device, 0) + 1
+        if device not in _primaries:
+            _primaries[device] = Context(device, primary=True)
+        make_current(_primaries[device])
+
+
+def reset_device(device: int, *, force: bool = False) -> None:
+    """Take back one call of `set_device`, or all; the last one releases the primary context."""
+    with _lock:
+        count = _set_counts.get(device, 0)
+        if count == 0:
+            raise AclRuntimeError(
+                AclError.ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
+                f"device_id {device} is not set, expected one set_device for each reset_device",
+            )
+        _set_counts[device] = 0 if force else count - 1
+        released = None if _set_counts[device] else _primaries.pop(device)
+    if released is not None:
+        released.release()
+
+
+def create_stream() -> int:
+    """A new stream in the current context."""
+    context = current_context()
+    stream = Stream()
+    handle = STREAMS.add(stream)
+    context.streams[handle] = stream
+    return handle
+
+
+def destroy_stream(handle: Any) -> None:
+    """Finish the stream's work and destroy it."""
+    stream = STREAMS.pop(handle, "stream")
+    for context in CONTEXTS.values():
+        context.streams.pop(int(handle), None)
+    stream.close()
+
+
+def stream_of(handle: Any) -> Stream:
+    """The stream that a handle means; null means the current context's default stream."""
+    if handle is None or (type(handle) is int and handle == 0):
+        return current_context().default_stream
+    return STREAMS.get(handle, "stream")
+
+
+def wait_for_default_stream() -> None:
+    """Let the work of the calling thread's default stream finish, if it has one."""
+    context: Context | None = getattr(_thread, "context", None)
+    if context is not None and context._default is not None and not context._default.idle:
+        context._default.wait()
+
+
+def synchronize_streams(device: int | None = None) -> None:
+    """Wait for every stream (of one device); then raise the first failure among them."""
+    contexts = [context for context in CONTEXTS.values() if device is None or context.device == device]
+    failures = [stream.finish() for context in contexts for stream in context.all_streams()]
+    for failure in failures:
+        if failure is not None:
+            raise failure

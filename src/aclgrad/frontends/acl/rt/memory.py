@@ -1,0 +1,119 @@
+"""Device and host memory.
+
+The synchronous copy and fill first let the default stream of the calling thread's context finish, and wait for no
+other stream: whoever copies results of another stream synchronises that stream before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....core.errors import InvalidArgument
+from ..arguments import integer, member, size_t
+from ..blocks import DEVICE, HOST
+from ..boundary import AclRuntimeError, after, code_only, runtime_call
+from ..devices import current_context, stream_of, wait_for_default_stream
+from ..enums import AclError, MallocPolicy, MemAttr
+from ..transfers import free as free_block
+from ..transfers import plan_copy, plan_fill
+
+SUCCESS = 0
+SMALL_BYTES = 1 << 16  # copied in less time than a thread switch takes
+_PAGE_POLICY_BITS = 0xFF
+_POLICY_FLAGS = (
+    MallocPolicy.ACL_MEM_TYPE_LOW_BAND_WIDTH
+    | MallocPolicy.ACL_MEM_TYPE_HIGH_BAND_WIDTH
+    | MallocPolicy.ACL_MEM_ACCESS_USER_SPACE_READONLY
+)
+
+
+@runtime_call("aclrtMalloc", after(0))
+def malloc(size: Any, policy: Any) -> tuple[int, int]:
+    """(address of new device memory, 64-byte aligned and uninitialised, ret)."""
+    amount = _positive_size(size)
+    _check_policy(integer("policy", policy, 0, 2**31 - 1))
+    current_context()
+    return DEVICE.allocate(amount).address, SUCCESS
+
+
+@runtime_call("aclrtFree", code_only)
+def free(dev_ptr: Any) -> int:
+    """Free device memory; work already submitted still finishes on it."""
+    free_block(DEVICE, HOST, "dev_ptr", dev_ptr)
+    return SUCCESS
+
+
+@runtime_call("aclrtMallocHost", after(0))
+def malloc_host(size: Any) -> tuple[int, int]:
+    """(address of new host memory, ret)."""
+    return HOST.allocate(_positive_size(size)).address, SUCCESS
+
+
+@runtime_call("aclrtFreeHost", code_only)
+def free_host(host_ptr: Any) -> int:
+    """Free memory of `malloc_host`."""
+    free_block(HOST, DEVICE, "host_ptr", host_ptr)
+    return SUCCESS
+
+
+@runtime_call("aclrtMemcpy", code_only)
+def memcpy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> int:
+    """Copy `count` bytes and return when it is done."""
+    copy = plan_copy(dst, dest_max, src, count, kind)
+    if copy is not None:
+        wait_for_default_stream()
+        copy()
+    return SUCCESS
+
+
+@runtime_call("aclrtMemcpyAsync", code_only)
+def memcpy_async(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any, stream: Any) -> int:
+    """Copy `count` bytes as work of a stream; host memory must stay valid until it is done."""
+    copy, target = plan_copy(dst, dest_max, src, count, kind), stream_of(stream)
+    if copy is not None:
+        copy.verify()
+        target.submit(copy, small=copy.count <= SMALL_BYTES)
+    return SUCCESS
+
+
+@runtime_call("aclrtMemset", code_only)
+def memset(dev_ptr: Any, max_count: Any, value: Any, count: Any) -> int:
+    """Set `count` bytes to the low byte of `value` and return when it is done."""
+    fill = plan_fill(dev_ptr, max_count, value, count)
+    if fill is not None:
+        wait_for_default_stream()
+        fill()
+    return SUCCESS
+
+
+@runtime_call("aclrtMemsetAsync", code_only)
+def memset_async(dev_ptr: Any, max_count: Any, value: Any, count: Any, stream: Any) -> int:
+    """Like `memset`, as work of a stream."""
+    fill, target = plan_fill(dev_ptr, max_count, value, count), stream_of(stream)
+    if fill is not None:
+        target.submit(fill, small=fill.count <= SMALL_BYTES)
+    return SUCCESS
+
+
+@runtime_call("aclrtGetMemInfo", after(0, 0))
+def get_mem_info(attr: Any) -> tuple[int, int, int]:
+    """(free bytes, total bytes, ret) of the device memory."""
+    member("attr", attr, MemAttr)
+    current_context()
+    return DEVICE.total - DEVICE.used, DEVICE.total, SUCCESS
+
+
+def _positive_size(value: Any) -> int:
+    amount = size_t("size", value)
+    if amount == 0:
+        raise InvalidArgument("size is 0, expected at least 1", "size")
+    return amount
+
+
+def _check_policy(policy: int) -> None:
+    pages = policy & _PAGE_POLICY_BITS
+    if pages > MallocPolicy.ACL_MEM_MALLOC_HUGE1G_ONLY_P2P or (policy ^ pages) & ~_POLICY_FLAGS:
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_RT_INVALID_MALLOC_TYPE,
+            f"policy is {policy:#x}, expected a page policy of 0 to 7 with flags of {_POLICY_FLAGS:#x}",
+        )

@@ -1,0 +1,176 @@
+"""Executors: a plan with its operands, waiting for phase two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from ...core import memory
+from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
+from ...core.meta import Meta
+from ...core.plan import Operator, Plan
+from ...core.soc import current_soc
+from ...core.spec import BoolArray, Param, TensorList
+from ...core.spec import OutList as OutListParam
+from ..acl.arguments import size_t
+from ..acl.blocks import DEVICE
+from ..acl.boundary import AclRuntimeError
+from ..acl.devices import stream_of
+from ..acl.handles import Table
+from ..acl.streams import Stream
+from ..acl.tensors import BOOL_ARRAYS, TENSOR_LISTS, TENSORS, AclTensor
+
+SMALL_BYTES = 1 << 17
+"""Work on less than this runs in the calling thread when its stream is idle."""
+
+
+Bound = tuple[AclTensor, Meta, torch.Tensor]
+
+
+class Executor:
+    """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
+
+    __slots__ = ("_bound", "_live", "args", "outs", "plan", "repeatable")
+
+    def __init__(self, plan: Plan, args: list[Any], outs: list[Any]) -> None:
+        self.plan = plan
+        self.args = args
+        self.outs = outs
+        self.repeatable = False
+        self._live: tuple[list[Any], list[Any]] | None = None
+        with suppress(NullArgument, DeviceMemoryError):  # an address may still be bound; phase two looks again
+            self._bind()
+
+    def forget_addresses(self) -> None:
+        """An operand was replaced: look all of them up again when the work runs."""
+        self._live = None
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes the caller must provide: the plan's, with room to align them."""
+        size = self.plan.workspace_size
+        return size + memory.ALIGNMENT if size else 0
+
+    def run(self, workspace: Any, workspace_size: Any, stream: Any) -> None:
+        """Enqueue the work. Everything that can be refused is refused here, before anything is written."""
+        plan = self.plan
+        scratch = self._workspace(workspace, workspace_size) if plan.workspace_size else None
+        args, outs = self._operands()
+        if scratch is not None:
+            plan.refuse_aliases(args, outs, scratch)
+
+        def task() -> None:
+            plan.launch(args, outs, scratch)
+
+        queue = _queue(stream)
+        if queue is None:
+            task()
+        else:
+            queue.submit(task, small=plan.nbytes <= SMALL_BYTES and plan.workspace_size <= SMALL_BYTES)
+
+    def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
+        needed = self.workspace_size
+        if workspace is None or (type(workspace) is int and workspace == 0):
+            raise NullArgument(f"workspace is null, expected {needed} bytes of device memory", "workspace")
+        if size_t("workspaceSize", workspace_size) < needed:
+            raise InvalidArgument(f"workspaceSize is {workspace_size}, expected at least {needed}", "workspaceSize")
+        if isinstance(workspace, torch.Tensor):
+            if workspace.numel() * workspace.element_size() < needed or not workspace.is_contiguous():
+                found = f"{workspace.numel() * workspace.element_size()} bytes"
+                raise InvalidArgument(f"workspace has {found}, expected {needed} contiguous ones", "workspace")
+            block = workspace.detach().view(-1).view(torch.uint8)
+        else:
+            block = DEVICE.view(size_t("workspace", workspace), (needed,), (1,), 0, torch.uint8)
+        start = -block.data_ptr() % memory.ALIGNMENT
+        return block[start : start + self.plan.workspace_size]
+
+    def _operands(self) -> tuple[list[Any], list[Any]]:
+        """The torch tensors to compute with: those found in phase one while they are what they were."""
+        live = self._live
+        return live if live is not None and all(map(_unchanged, self._bound)) else self._bind()
+
+    def _bind(self) -> tuple[list[Any], list[Any]]:
+        plan, spec = self.plan, self.plan.call.spec
+        bound: list[Bound] = []
+        args = [
+            _find(param, value, plan.call[param.name], bound) for param, value in zip(spec.args, self.args, strict=True)
+        ]
+        outs = [
+            None if meta is None else _find(param, value, meta, bound)
+            for param, value, meta in zip(spec.outs, self.outs, plan.outs, strict=True)
+        ]
+        plan.refuse_aliases(args, outs)
+        self._bound, self._live = bound, (args, outs)
+        return args, outs
+
+
+EXECUTORS: Table[Executor] = Table("aclOpExecutor")
+
+
+def _queue(stream: Any) -> Stream | None:
+    """The stream to enqueue on. A null one in a thread without a device is none: torch tensors need no runtime."""
+    if stream is not None and not (type(stream) is int and stream == 0):
+        return stream_of(stream)
+    try:
+        return stream_of(None)
+    except AclRuntimeError:
+        return None
+
+
+def plan_executor(operator: Operator, arguments: Sequence[Any]) -> Executor:
+    """Phase one on the arguments before workspaceSize."""
+    inputs = len(operator.spec.args)
+    params = (*operator.spec.args, *operator.spec.outs)
+    values = [resolve(param, value) for param, value in zip(params, arguments, strict=True)]
+    args, outs = values[:inputs], values[inputs:]
+    plan = operator.plan(args, outs, strict=True, soc=current_soc())
+    return Executor(plan, args, outs)
+
+
+def resolve(param: Param, value: Any) -> Any:
+    """What an argument of the aclnn door stands for: a handle becomes its object, a null handle None."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    if isinstance(param, TensorList | OutListParam):
+        if isinstance(value, list | tuple):
+            return [_tensor(f"{param.aclnn}[{k}]", item) for k, item in enumerate(value)]
+        return list(TENSOR_LISTS.get(value, param.aclnn).members) if _is_handle(value) else value
+    if isinstance(param, BoolArray):
+        return BOOL_ARRAYS.get(value, param.aclnn).values if _is_handle(value) else value
+    return _tensor(param.aclnn, value) if hasattr(param, "dtypes") else value
+
+
+def _tensor(label: str, value: Any) -> Any:
+    """A tensor handle's object; a null one is None."""
+    if type(value) is int:
+        return TENSORS.get(value, label) if value else None
+    return value
+
+
+def _is_handle(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _unchanged(found: Bound) -> bool:
+    """True while an aclTensor has the description and the memory it was found with."""
+    tensor, meta, view = found
+    return tensor.meta is meta and tensor.view is view
+
+
+def _find(param: Param, value: Any, meta: Any, bound: list[Bound]) -> Any:
+    """The torch tensors behind an operand; aclTensors among them are noted with what was found."""
+    if type(value) is AclTensor:
+        if value.meta != meta:
+            raise InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
+        try:
+            view = value.tensor()
+        except AclgradError as fault:
+            raise type(fault)(f"{param.aclnn}: {fault}", param.aclnn) from None
+        bound.append((value, value.meta, view))
+        return view
+    if type(value) is list and isinstance(param, TensorList | OutListParam):
+        return [_find(param, item, item_meta, bound) for item, item_meta in zip(value, meta, strict=True)]
+    return value

@@ -1,0 +1,5 @@
+"""`python -m aclgrad.frontends.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,115 @@
+"""aclgrad list | explain | demo | verify."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import aclgrad
+
+from ...core.backends import BACKENDS
+from ...core.meta import dtype_name
+from ...core.plan import Operator
+from ...core.registry import lookup, operators
+from ...core.spec import Out, OutList, Tensor
+from .runs import demo_runs, report, verify_runs
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="CANN's aclnn gradient operators on every machine.",
+)
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        Console().print(f"aclgrad {aclgrad.__version__}")
+        raise typer.Exit
+
+
+@app.command("list")
+def list_operators() -> None:
+    """The operators, their aclnn names and dtypes."""
+    table = Table("operator", "aclnn function", "dtypes (aclnn)", "also in Python", title="aclgrad operators")
+    for operator in operators():
+        main_input = max(
+            (arg for arg in operator.spec.args if isinstance(arg, Tensor)), key=lambda arg: len(arg.generous)
+        )
+        table.add_row(
+            operator.spec.name,
+            operator.spec.aclnn,
+            ", ".join(map(dtype_name, main_input.dtypes)),
+            ", ".join(map(dtype_name, main_input.generous)),
+        )
+    Console().print(table)
+
+
+@app.command()
+def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad list` names it.")]) -> None:
+    """One operator's contract: arguments in the document's order, dtypes, backends here."""
+    operator = _find(name)
+    spec = operator.spec
+    table = Table(
+        "parameter", "in the document", "kind", "dtypes (aclnn)", "also in Python", title=f"{spec.name} = {spec.aclnn}"
+    )
+    for param in (*spec.args, *spec.outs):
+        typed = param if isinstance(param, Tensor | Out | OutList) else None
+        table.add_row(
+            param.name,
+            param.aclnn,
+            type(param).__name__,
+            ", ".join(map(dtype_name, typed.dtypes)) if typed else "",
+            ", ".join(map(dtype_name, typed.generous)) if typed else "",
+        )
+    console = Console()
+    console.print(f"[bold]{spec.name}[/]: {spec.summary}")
+    console.print(table)
+    case = importlib.import_module(f"{spec.package}.cases").CASES[0]
+    for backend in BACKENDS:
+        try:
+            plan = operator.plan(case.build(), backend=backend)
+        except aclgrad.AclgradError as refusal:
+            console.print(f"backend {backend}: [yellow]{refusal}[/]")
+        else:
+            console.print(
+                f"backend {backend}: [green]runs here[/] (workspace of case {case.name!r}: {plan.workspace_size} bytes)"
+            )
+
+
+@app.command()
+def demo() -> None:
+    """Run all operators through the aclnn door, on the documents' inputs and on realistic ones, against float64."""
+    if not report(demo_runs(), title="Five gradients through the aclnn door, checked against float64"):
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(
+    name: Annotated[str | None, typer.Argument(help="An operator; all without it.")] = None,
+    backend: Annotated[str | None, typer.Option(help="The backend to judge; the best one without it.")] = None,
+) -> None:
+    """Judge a backend on every named case and dtype by the tolerance rule."""
+    chosen = list(operators()) if name is None else [_find(name)]
+    if not report(verify_runs(chosen, backend), title="Verdict: within 2 × a naive run's error + 4 ulp of float64"):
+        raise typer.Exit(1)
+
+
+def _find(name: str) -> Operator:
+    try:
+        return lookup(name)
+    except KeyError:
+        known = ", ".join(operator.spec.name for operator in operators())
+        raise typer.BadParameter(f"{name!r} is no operator, expected one of {known}") from None
+
+
+def main() -> None:
+    """Entry point."""
+    app()

@@ -1,0 +1,194 @@
+"""What `demo` and `verify` run: cases through a door, timed, judged against float64, shown as a table."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from ...core.backends import BACKENDS, widen
+from ...core.meta import dtype_name
+from ...core.plan import Operator
+from ...core.registry import operators
+from ...core.spec import Tensor
+from ...testing.cases import BENCH, DOCUMENT, REAL, Case, tensors_in
+from ...testing.program import run as run_program
+from ...testing.tolerance import judge
+
+REPEATS = 5
+PRINTED_DIGITS = 1e-6  # the documents' programs print with %f
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    operator: str
+    case: str
+    shape: str
+    dtype: str
+    backend: str
+    status: int
+    ulp: float
+    ok: bool
+    seconds: float
+    plain_seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a door gave back."""
+
+    status: int
+    backend: str
+    outs: list[Any]
+    seconds: float
+
+
+Run = tuple[str, Callable[[], Row]]
+
+
+def demo_runs() -> list[Run]:
+    """Every operator's document example and realistic cases in the documented dtypes, through the aclnn door."""
+    return [
+        (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, run_through_aclnn))
+        for operator in operators()
+        for case in _cases(operator)
+        if case.tags & {DOCUMENT, REAL}
+        for dtype in case.dtypes
+    ]
+
+
+def run_through_aclnn(operator: Operator, args: Sequence[Any]) -> Answer:
+    """One call on device memory and handles."""
+    plan = operator.plan(args)
+    status, outs, seconds = run_program(operator, args, plan.allocate())
+    return Answer(status, plan.backend, outs, seconds)
+
+
+def verify_runs(chosen: Sequence[Operator], backend: str | None) -> list[Run]:
+    """Every case but the benchmarks' in every dtype, through the Python door."""
+
+    def through_python(operator: Operator, args: Sequence[Any]) -> Answer:
+        plan = operator.plan(args, backend=backend)
+        started = time.perf_counter()
+        outs = operator(*args, backend=backend)
+        return Answer(
+            0, plan.backend, [outs] if isinstance(outs, torch.Tensor) else list(outs), time.perf_counter() - started
+        )
+
+    return [
+        (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, through_python))
+        for operator in chosen
+        for case in _cases(operator)
+        if BENCH not in case.tags
+        for dtype in case.dtypes
+    ]
+
+
+def _cases(operator: Operator) -> Sequence[Case]:
+    cases: Sequence[Case] = importlib.import_module(f"{operator.spec.package}.cases").CASES
+    return cases
+
+
+def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Operator, Sequence[Any]], Answer]) -> Row:
+    args = case.build(dtype)
+    answers = [door(operator, args) for _ in range(1 + REPEATS)]  # the first one compiles and warms up
+    formula = getattr(importlib.import_module(f"{operator.spec.package}.reference"), operator.spec.name)
+    plain: list[Any] = []
+    plain_seconds = statistics.median(
+        _timed(lambda: plain.append(formula(*[widen(a, dtype) for a in args]))) for _ in range(3)
+    )
+    results, naive = tensors_in(answers[-1].outs), tensors_in([plain[-1]])
+    truth = tensors_in([formula(*[widen(arg) for arg in args])])
+    verdicts = [judge(r, t, n.to(r.dtype)) for r, t, n in zip(results, truth, naive, strict=True)]
+    printed = [] if case.expected is None else tensors_in(case.expected())
+    as_printed = all(
+        bool(((result.float() - want.float()).abs() <= PRINTED_DIGITS).all())
+        for result, want in zip(results, printed, strict=False)
+    )
+    status = next((answer.status for answer in answers if answer.status), 0)
+    return Row(
+        operator=operator.spec.name,
+        case=case.name,
+        shape=_shape(operator, args),
+        dtype=dtype_name(dtype),
+        backend=answers[-1].backend,
+        status=status,
+        ulp=max((verdict.ulp for verdict in verdicts), default=0.0),
+        ok=status == 0 and as_printed and all(verdict.ok for verdict in verdicts),
+        seconds=statistics.median(answer.seconds for answer in answers[1:]),
+        plain_seconds=plain_seconds,
+    )
+
+
+def _timed(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def _shape(operator: Operator, args: Sequence[Any]) -> str:
+    """The shapes of the first two tensor arguments, which tell the problem's size."""
+    named = [
+        f"{param.name}{list(arg.shape)}"
+        for param, arg in zip(operator.spec.args, args, strict=True)
+        if type(param) is Tensor and isinstance(arg, torch.Tensor) and arg.dim() > 0
+    ]
+    return " ".join(sorted(named[:3], key=len, reverse=True)[:1])
+
+
+def report(runs: Sequence[Run], title: str) -> bool:
+    """Run with a progress bar, print the table, and say whether all holds."""
+    console = Console()
+    rows = list(_progress(console, runs))
+    table = Table(title=title)
+    for heading in ("operator", "case", "shape", "dtype", "backend"):
+        table.add_column(heading)
+    for heading in ("status", "largest error", "time", "plain PyTorch"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for row in rows:
+        table.add_row(
+            row.operator, row.case, row.shape, row.dtype, row.backend, str(row.status), f"{row.ulp:.2f} ulp",
+            _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}× slower" if row.plain_seconds >= row.seconds
+            else f"{row.seconds / row.plain_seconds:.1f}× faster",
+            "[green]ok[/]" if row.ok else "[red]WRONG[/]",
+        )  # fmt: skip
+    console.print(table)
+    wrong = sum(not row.ok for row in rows)
+    backends = ", ".join(name for name in BACKENDS if any(row.backend == name for row in rows))
+    console.print(
+        f"{len(rows) - wrong} of {len(rows)} runs hold on backend {backends}. "
+        "Errors are in ulp of the result's scale; times are medians and include both phases."
+    )
+    return wrong == 0
+
+
+def _progress(console: Console, runs: Sequence[Run]) -> Iterator[Row]:
+    columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(runs))
+        for label, run in runs:
+            progress.update(task, description=label)
+            yield run()
+            progress.advance(task)
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds * 1e6:.0f} µs"
+        if seconds < 1e-3
+        else f"{seconds * 1e3:.2f} ms"
+        if seconds < 1
+        else f"{seconds:.2f} s"
+    )

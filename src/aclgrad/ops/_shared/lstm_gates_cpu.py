@@ -1,0 +1,31 @@
+"""Gradients of one LSTM step with respect to its gates, for the kernels of the cell and of the whole LSTM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...cpu.compiler import jit
+from ...cpu.lanes import cast
+
+
+@jit
+def gate_gradients(dh: Any, dc: Any, i: Any, f: Any, g: Any, o: Any, tanhc: Any, c_prev: Any) -> Any:
+    """Gradients (di, df, dg, do, dc_prev) of one element of one step.
+
+    `dh` and `dc` are the gradients that arrive at the step's hidden state h = o·tanh(c) and cell state
+    c = f·c_prev + i·g; i, f, g, o are the activated gates and the first four results the gradients before their
+    activations. All values are of one type, float32 or float64, and so are the results.
+
+    A result that depends on an Inf or NaN argument is NaN, never Inf and never finite: 0·v is a signed zero for a
+    finite v and NaN otherwise, so adding it changes nothing else. Finite arguments that overflow still give Inf.
+    """
+    zero, one = cast(0.0, i), cast(1.0, i)
+    taint_h = zero * dh + zero * o + zero * tanhc
+    taint_c = zero * dc + taint_h
+    taint_ig = zero * i + zero * g
+    dct = ((one - tanhc * tanhc) * (o * dh) + dc) + taint_c
+    di = ((dct * g) * (one - i)) * i + taint_ig
+    df = ((dct * c_prev) * (one - f)) * f + (zero * f + zero * c_prev)
+    dg = (dct * i) * (one - g * g) + taint_ig
+    do = ((dh * tanhc) * (one - o)) * o + taint_h
+    return di, df, dg, do, dct * f + zero * f

@@ -1,0 +1,231 @@
+"""Streams run in order and beside the caller; failures arrive at the next synchronisation; nothing hangs."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from acl_helpers import D2D, D2H, H2D, PATIENCE, Gate
+
+from aclgrad import acl
+from aclgrad.frontends.acl import devices
+from aclgrad.frontends.acl.boundary import AclRuntimeError
+from aclgrad.frontends.acl.enums import AclError
+from aclgrad.frontends.acl.rt.memory import SMALL_BYTES
+from aclgrad.frontends.acl.streams import Stream
+
+
+@pytest.fixture
+def queue(stream: int) -> Stream:
+    return devices.stream_of(stream)
+
+
+def test_work_runs_in_order_small_or_not(queue):
+    rng, seen = random.Random(0), []
+    for k in range(500):
+        if rng.random() < 0.02:
+            queue.synchronize()
+        queue.submit(lambda k=k: seen.append(k), small=rng.random() < 0.7)
+    queue.synchronize()
+    assert seen == list(range(500))
+
+
+def test_small_work_on_an_idle_stream_runs_in_the_caller(queue):
+    ran_in = []
+    queue.submit(lambda: ran_in.append(threading.current_thread()), small=True)
+    queue.submit(lambda: ran_in.append(threading.current_thread()))
+    queue.synchronize()
+    assert ran_in[0] is threading.current_thread()
+    assert ran_in[1] is not threading.current_thread()
+    assert ran_in[1].daemon
+
+
+def test_small_work_waits_its_turn(queue, stream):
+    gate, seen = Gate(queue), []
+    queue.submit(lambda: seen.append(1), small=True)
+    assert not seen
+    assert acl.rt.stream_query(stream) == (1, 0)
+    gate.open()
+    queue.synchronize()
+    assert seen == [1]
+    assert acl.rt.stream_query(stream) == (0, 0)
+
+
+def test_a_stream_without_large_work_has_no_thread(queue):
+    before = threading.active_count()
+    for _ in range(10):
+        queue.submit(int, small=True)
+    assert threading.active_count() == before
+
+
+def test_streams_run_beside_each_other(device):
+    first, second = (devices.stream_of(acl.rt.create_stream()[0]) for _ in range(2))
+    meeting = threading.Barrier(2, timeout=PATIENCE)
+    first.submit(meeting.wait)
+    second.submit(meeting.wait)
+    first.synchronize()
+    second.synchronize()
+
+
+def test_the_first_failure_is_reported_once_and_work_goes_on(queue, stream, caplog):
+    caplog.set_level(logging.CRITICAL, "aclgrad.acl")
+    seen = []
+
+    def fail(text):
+        raise ValueError(text)
+
+    queue.submit(lambda: fail("first"))
+    queue.submit(lambda: fail("second"), small=True)
+    queue.submit(lambda: seen.append(1))
+    assert acl.rt.synchronize_stream(stream) == 507015
+    message = acl.get_recent_err_msg()
+    assert "ValueError: first" in message
+    assert "aclrtSynchronizeStream" in message
+    assert seen == [1]
+    assert acl.rt.synchronize_stream(stream) == 0
+    queue.submit(lambda: fail("third"), small=True)
+    with ThreadPoolExecutor(1) as pool:
+        code, text = pool.submit(lambda: (acl.rt.synchronize_stream(stream), acl.get_recent_err_msg())).result()
+    assert (code, "third" in text) == (507015, True)
+    assert acl.get_recent_err_msg() is None
+
+
+def test_a_failure_keeps_its_own_code(queue, stream, caplog):
+    caplog.set_level(logging.CRITICAL, "aclgrad.acl")
+
+    def refuse():
+        raise AclRuntimeError(AclError.ACL_ERROR_RT_PARAM_INVALID, "no")
+
+    queue.submit(refuse)
+    assert acl.rt.synchronize_device() == 107000
+    assert acl.rt.synchronize_device() == acl.rt.synchronize_stream(stream) == 0
+
+
+def test_a_task_cannot_end_the_worker(queue, stream, caplog):
+    caplog.set_level(logging.CRITICAL, "aclgrad.acl")
+    queue.submit(sys.exit)
+    assert acl.rt.synchronize_stream(stream) == 507015
+    done = []
+    queue.submit(lambda: done.append(1))
+    assert acl.rt.synchronize_stream(stream) == 0
+    assert done == [1]
+
+
+def test_synchronize_with_timeout(queue, stream):
+    gate = Gate(queue)
+    start = time.monotonic()
+    assert acl.rt.synchronize_stream_with_timeout(stream, 20) == 507046
+    assert 0.015 < time.monotonic() - start < PATIENCE
+    assert "1 tasks" in acl.get_recent_err_msg()
+    gate.open()
+    assert acl.rt.synchronize_stream_with_timeout(stream, -1) == 0
+    assert acl.rt.synchronize_stream_with_timeout(stream, 1) == 0
+    for wrong in (0, -2, 2**31, "5", None, 1.5):
+        assert acl.rt.synchronize_stream_with_timeout(stream, wrong) == 100000
+
+
+def test_destroy_finishes_the_work(queue, stream):
+    done = []
+    queue.submit(lambda: (time.sleep(0.05), done.append(1)))
+    assert acl.rt.destroy_stream(stream) == 0
+    assert done == [1]
+    assert acl.rt.destroy_stream(stream) == acl.rt.synchronize_stream(stream) == 107017
+    with pytest.raises(AclRuntimeError, match="destroyed"):
+        queue.submit(int)
+
+
+def test_a_destroyed_stream_ends_its_thread(queue, stream):
+    queue.submit(int)
+    acl.rt.destroy_stream(stream)
+    queue._worker.join(PATIENCE)
+    assert not queue._worker.is_alive()
+
+
+def test_wrong_streams(device):
+    event, _ = acl.rt.create_event()
+    assert acl.rt.destroy_stream(0) == acl.rt.destroy_stream(None) == 100000
+    for call in (acl.rt.destroy_stream, acl.rt.synchronize_stream, lambda s: acl.rt.stream_query(s)[1]):
+        assert call(event) == call(0xDEADBEEF) == call(2**200) == call(-5) == 107017
+        assert call("x") == call(1.0) == call(True) == call([]) == 100000
+        assert "stream" in acl.get_recent_err_msg()
+    acl.rt.destroy_stream(event)
+    assert "aclrtEvent" in acl.get_recent_err_msg()
+    assert acl.rt.create_stream_with_config(0, 3)[1] == 0
+    assert acl.rt.create_stream_with_config(-1, 0) == acl.rt.create_stream_with_config(0, 2**32) == (0, 100000)
+
+
+def test_null_means_the_default_stream_of_the_device(device):
+    gate = Gate(devices.stream_of(None))
+    assert acl.rt.stream_query(0) == (1, 0)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: (acl.rt.set_device(0), acl.rt.stream_query(0))).result() == (0, (1, 0))
+    gate.open()
+    assert acl.rt.synchronize_stream(0) == 0
+
+
+def test_a_synchronous_copy_follows_the_default_stream_only(device, stream):
+    pointer, _ = acl.rt.malloc(SMALL_BYTES * 2, 0)
+    size = SMALL_BYTES * 2
+    other, out = Gate(devices.stream_of(stream)), np.zeros(size, np.uint8)
+    devices.stream_of(0).submit(lambda: time.sleep(0.05))
+    assert acl.rt.memset_async(pointer, size, 7, size, 0) == 0
+    assert acl.rt.memcpy(acl.util.numpy_to_ptr(out), size, pointer, size, D2H) == 0
+    assert (out == 7).all()
+    assert acl.rt.stream_query(stream) == (1, 0)
+    other.open()
+
+
+@pytest.mark.parametrize("size", [16, SMALL_BYTES + 1])
+def test_asynchronous_copies_and_fills(device, stream, size):
+    gate = Gate(devices.stream_of(stream))
+    data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
+    out = np.zeros(size, np.uint8)
+    a, b = acl.rt.malloc(size, 0)[0], acl.rt.malloc(size, 0)[0]
+    assert acl.rt.memcpy_async(a, size, acl.util.numpy_to_ptr(data), size, H2D, stream) == 0
+    assert acl.rt.memcpy_async(b, size, a, size, D2D, stream) == 0
+    assert acl.rt.memset_async(b, size, 9, 1, stream) == 0
+    assert acl.rt.memcpy_async(acl.util.numpy_to_ptr(out), size, b, size, D2H, stream) == 0
+    assert acl.rt.free(a) == acl.rt.free(b) == 0
+    assert not out.any()
+    gate.open()
+    assert acl.rt.synchronize_stream(stream) == 0
+    assert out[0] == 9
+    assert (out[1:] == data[1:]).all()
+
+
+def test_wrong_asynchronous_calls(device, stream):
+    pointer, out = acl.rt.malloc(8, 0)[0], np.zeros(8, np.uint8)
+    h = acl.util.numpy_to_ptr(out)
+    assert acl.rt.memcpy_async(h, 8, pointer, 8, D2H, 0xBAD) == 107017
+    assert acl.rt.memcpy_async(h, 7, pointer, 8, D2H, stream) == 107000
+    assert acl.rt.memcpy_async(h, 8, pointer, 8, H2D, stream) == 107016
+    assert acl.rt.memset_async(pointer, 8, 0, 9, stream) == 107000
+    assert acl.rt.memset_async(pointer, 8, 0, 8, "s") == 100000
+    assert acl.rt.memset_async(pointer, 8, 0, 8, 0xBAD) == 107017
+
+
+def test_host_memory_that_vanished_before_the_copy(device, stream, caplog):
+    import mmap
+
+    caplog.set_level(logging.CRITICAL, "aclgrad.acl")
+    size = SMALL_BYTES * 16
+    region = mmap.mmap(-1, size)
+    start = np.frombuffer(region, np.uint8).ctypes.data
+    pointer, gate = acl.rt.malloc(size, 0)[0], Gate(devices.stream_of(stream))
+    assert acl.rt.memcpy_async(pointer, size, start, size, H2D, stream) == 0
+    region.close()
+    gate.open()
+    assert acl.rt.synchronize_stream(stream) == 107000
+
+
+def test_finalize_finishes_the_work(device, stream):
+    done = []
+    devices.stream_of(stream).submit(lambda: (time.sleep(0.05), done.append(1)))
+    assert acl.finalize() == 0
+    assert done == [1]

@@ -1,0 +1,241 @@
+"""The benchmark runner: gates, peers that compute the same, bars, and the three views of a report."""
+
+import importlib
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import __main__ as command
+from benchmarks import bars, markdown, plot, terminal
+from benchmarks.contenders import CACHED, contenders, rotation
+from benchmarks.device import COLD, Cpu
+from benchmarks.gate import Gate, check
+from benchmarks.overhead import alternation, overhead
+from benchmarks.peers import PEERS
+from benchmarks.report import Measured, Point, Report, Row, Sweep
+from benchmarks.runner import Job, jobs, run
+from benchmarks.timing import Effort, Timing, interleaved
+from rich.console import Console
+
+from aclgrad.core import backends
+from aclgrad.core.registry import lookup, operators
+from aclgrad.ops.lstm.reference import lstm
+from aclgrad.testing.cases import BENCH, SMOKE, Cost, tensors_in
+
+DEVICE = Cpu()
+GLANCE = Effort(seconds=0.0, fewest=2, most=2, patience=0.0)
+NAMES = [operator.spec.name for operator in operators()]
+MACHINE = {
+    "kind": "cpu", "name": "Some CPU", "cores": 2, "threads": 2, "instructions": "AVX2", "copy_gb_s": 10.0,
+    "matmul_gflop_s": {"float32": 100.0}, "torch": "2", "numba": "0", "load_before": 0.0,
+}  # fmt: skip
+
+
+def smoke(name):
+    """The operator's first small case."""
+    module = importlib.import_module(f"{lookup(name).spec.package}.cases")
+    return Job(lookup(name), next(case for case in module.CASES if SMOKE in case.tags), torch.float32)
+
+
+@pytest.fixture
+def wrong_kernel(monkeypatch):
+    """A backend whose every output is off by one element."""
+
+    class Wrong:
+        def __init__(self, right):
+            self.right, self.workspace = right, right.workspace
+
+        def __call__(self, args, outs, workspace):
+            self.right(args, outs, workspace)
+            tensors_in(outs)[0].view(-1)[0] += 1
+
+    right = backends.BACKENDS["cpu"]
+    monkeypatch.setitem(backends.BACKENDS, "cpu", lambda call: Wrong(right(call)))
+    for operator in operators():
+        monkeypatch.setattr(operator, "_plans", {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_of_every_operator(name):
+    row = run(smoke(name), DEVICE, GLANCE)
+    assert row.gate.passed and row.gate.share_of_allowed <= 1
+    assert row.backend == "cpu" and row.ours.timing.median > 0 and row.speedup > 0
+    assert row.ours.extra_bytes == lookup(name).plan(smoke(name).case.build(torch.float32)).workspace_size
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_kernel_turns_the_gate_red_and_gets_no_speed(name, wrong_kernel):
+    row = run(smoke(name), DEVICE, GLANCE)
+    assert not row.gate.passed and "output 0" in row.gate.text
+    assert row.ours is None and not row.peers and row.speedup is None
+
+
+def test_a_red_gate_is_the_exit_status(wrong_kernel, capsys):
+    assert command.main(["--only", "hardsigmoid_backward/1Ki/float32", "--quick"]) == 1
+    assert "1 red" in capsys.readouterr().out
+
+
+def test_the_command_on_one_row_saves_nothing(tmp_path, capsys):
+    assert command.main(["--only", "1Ki/float32", "--quick", "--results", str(tmp_path)]) == 0
+    assert "gates: 1 green, 0 red" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def consistent(name, dtype):
+    """Arguments in which what a forward pass saved belongs to the inputs."""
+    args = smoke(name).case.build(dtype)
+    if name == "lstm_backward":
+        forward = lstm(args[0], args[2], args[1], None, *args[14:20])
+        args[6:13] = forward[3:]
+    return args
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_peers_compute_what_the_operator_computes(name):
+    args = consistent(name, torch.float32)
+    truth = tensors_in([lookup(name)(*consistent(name, torch.float64))])
+    for peer in PEERS[name]:
+        results = tensors_in([peer.prepare(*args)()])
+        assert len(results) == len(truth)
+        for result, true in zip(results, truth, strict=True):
+            torch.testing.assert_close(result.double(), true, rtol=1e-4, atol=1e-4)
+
+
+def test_every_benchmark_case_becomes_a_job():
+    assert len(list(jobs())) > 30
+    assert all(BENCH in job.case.tags for job in jobs())
+    assert {job.key for job in jobs("1Mi/*16")} == {f"hardsigmoid_backward/1Mi/{t}" for t in ("float16", "bfloat16")}
+
+
+def test_every_bar_is_about_a_row_that_exists():
+    known = {job.key: {"speedup": 1.0, "ratio": 1.0, "extra_bytes": 0.0} for job in jobs()}
+    known |= {"alternation/x": {"p99": 0.0}}
+    known |= {f"overhead/{door}": {"seconds": 0.0} for door in ("python door", "aclnn pair")}
+    judged = bars.judge(bars.CPU_BARS, known)
+    assert [j.key for j in judged if j.met is None] == ["overhead/C ABI pair"]
+
+
+def test_gate_reads_every_output(monkeypatch):
+    operator = lookup("lstm_cell_backward")
+    args = smoke(operator.spec.name).case.build(torch.float32)
+    assert check(operator, args, torch.float32).passed
+    original = operator.__class__.__call__
+
+    def last_output_wrong(self, *given, **named):
+        results = original(self, *given, **named)
+        results[-1][-1] = float("nan")
+        return results
+
+    monkeypatch.setattr(operator.__class__, "__call__", last_output_wrong)
+    gate = check(operator, args, torch.float32)
+    assert not gate.passed and gate.text.startswith("output 2")
+
+
+def test_contenders_take_turns():
+    turns = []
+    timings = interleaved(
+        {name: lambda k, name=name: turns.append((name, k)) for name in "ab"}, lambda call, k, n: call(k) or 1.0,
+        Effort(seconds=0.0, fewest=3, most=5, patience=9.0),
+    )  # fmt: skip
+    assert turns[2:] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert timings["a"].samples == 3
+
+
+def test_quantiles():
+    timing = Timing.of([float(k) for k in range(100, 0, -1)])
+    assert (timing.best, timing.median, timing.p90, timing.p99, timing.worst) == (1, 51, 91, 100, 100)
+
+
+def test_rotated_inputs_exceed_the_cache_and_nobody_follows_another():
+    args = [torch.zeros(1 << 20), torch.zeros(1 << 20)]
+    sets, words = rotation(args, Cost(bytes=12 << 20, flops=0), DEVICE)
+    assert len(sets) * (12 << 20) >= COLD * DEVICE.last_cache and f"{len(sets)} sets" in words
+    rivals = contenders("hardsigmoid_backward", sets, DEVICE)
+    assert len({rival.start for rival in rivals.values()}) == len(rivals)
+    assert rotation(args, Cost(bytes=12 << 10, flops=0), DEVICE)[1] == CACHED
+    assert len(rotation(args, Cost(bytes=12 << 20, flops=1), DEVICE)[0]) == 1
+
+
+def test_memory_meter_sees_temporaries_that_are_gone_at_the_end():
+    x = torch.zeros(1 << 18)
+    assert DEVICE.peak(lambda: ((x + 1) * (x + 2)).sum()) >= 3 * x.nbytes
+    assert DEVICE.peak(lambda: x.neg_()) == 0
+
+
+def test_overhead_and_alternation_measure_all_doors():
+    assert [item.name for item in overhead(DEVICE, GLANCE)] == ["python door", "aclnn pair", "aten alone"]
+    (turns,) = alternation(DEVICE, Effort(seconds=0.05, fewest=1, most=1, patience=1.0))
+    assert turns.ours.samples == turns.peer.samples > 0
+
+
+@pytest.fixture
+def report():
+    """Two measured rows, one red, one bar met, one missed."""
+
+    def timing(seconds):
+        return Timing(seconds, seconds, seconds, seconds, seconds, 9)
+
+    green = Row(
+        "hardsigmoid_backward", "1Mi", "float32", "cpu", Gate(True, 0.5, "fine"), "one set",
+        Measured(timing(1e-4), 0), {"aten": Measured(timing(2e-4), 1 << 20)}, 5e-5, "memory",
+    )  # fmt: skip
+    slower = replace(green, dtype="float16", ours=Measured(timing(4e-4), 0))
+    red = Row("hardsigmoid_backward", "16Mi", "float32", "cpu", Gate(False, 9.0, "output 0: wrong"))
+    points = [Point(1024, 1e-5, 1e-5, 1e-6), Point(2048, 2e-5, 1e-5, 2e-6)]
+    sweep = Sweep("hardsigmoid_backward", "float32", "aten", points)
+    made = Report(MACHINE, [green, slower, red], sweeps=[sweep])
+    made.bars = bars.judge((bars.within("*/1Mi/*", 1.1, "aten"),), made.quantities())
+    return made
+
+
+def test_report_survives_json(report, tmp_path):
+    path = tmp_path / "results" / "machine.json"
+    report.save(path)
+    assert Report.load(path) == report
+    assert json.loads(path.read_text())["rows"][2]["ours"] is None
+
+
+def test_markdown_goes_between_the_markers(report, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{markdown.START}\nold\n{markdown.END}\nafter\n")
+    markdown.insert(report, page)
+    markdown.insert(report, page)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
+    assert "| fp32 / fp16 | 100 / 400 µs | aten | 200 µs | 2.00× / 0.50× | 0.50 / 0.12 |" in text
+    assert "gate red" in text and "1 met, 1 missed" in text and "Missed: hardsigmoid_backward/1Mi/float16" in text
+
+
+def test_markdown_wants_markers(report, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text("nothing here")
+    with pytest.raises(SystemExit, match="has no"):
+        markdown.insert(report, page)
+    assert page.read_text() == "nothing here"
+
+
+def test_terminal_shows_no_speed_for_a_red_row(report):
+    console = Console(record=True, width=250, file=io.StringIO())
+    terminal.show(report, console)
+    text = console.export_text()
+    assert "2.00×" in text and "gate red hardsigmoid_backward/16Mi/float32: output 0: wrong" in text
+    assert "gates: 2 green, 1 red · bars: 1 met, 1 missed, 0 not measured" in text
+
+
+def test_picture_is_drawn(report, tmp_path):
+    path = tmp_path / "report.png"
+    plot.draw(report, path)
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 20_000
+
+
+def test_results_name_no_host(report):
+    described = json.dumps(command.machine.describe(DEVICE))
+    assert "/" not in described.replace("\\", "")
+    assert command.machine.slug(MACHINE) == "some-cpu-2-cores-avx2"
