@@ -29,13 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 1 if a gate is red, else 0, also where a bar is missed."""
     options = _options().parse_args(argv)
     console = Console()
-    device = DEVICES[options.device]()
+    effort = QUICK if options.quick else FULL
+    device = DEVICES[options.device](effort.quiet)
     if options.readme is not None:
         path = options.results / f"{machine.slug(device.describe())}.json"
         markdown.insert(Report.load(path), options.readme)
         console.print(f"{options.readme} shows {path.name}")
         return 0
-    report = measure(device, options.only, QUICK if options.quick else FULL, console)
+    report = measure(device, options.only, effort, console)
     terminal.show(report, console)
     if options.only == EVERYTHING and not options.quick:
         keep(report, options.results, console)
@@ -46,9 +47,9 @@ def measure(device: Device, only: str, effort: Effort, console: Console) -> Repo
     """Everything whose name contains the pattern."""
     whole = only == EVERYTHING
     report = Report({})
-    steps: list[tuple[str, Callable[[], object]]] = []
-    for job in jobs(only):
-        steps.append((job.key, partial(_append, report.rows, run, job, device, effort)))
+    steps: list[tuple[str, Callable[[], object]]] = [
+        (job.key, partial(_append, report.rows, run, job, device, effort)) for job in jobs(only)
+    ]
     if whole or only in "overhead":
         steps.append(("overhead", lambda: report.overhead.extend(overhead(device, effort))))
     if whole or only in "alternation":

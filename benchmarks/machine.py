@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -23,10 +22,9 @@ RATED = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def describe(device: Device) -> dict[str, Any]:
-    """Device, what else it was busy with, measured rates, versions, date and revision."""
+    """Device, measured rates, versions, date and revision."""
     return {
         **device.describe(),
-        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "copy_gb_s": device.copy_rate() / 1e9,
         "matmul_gflop_s": {str(dtype).removeprefix("torch."): device.matmul_rate(dtype) / 1e9 for dtype in RATED},
         "aclgrad": aclgrad.__version__,

@@ -74,10 +74,11 @@ def _digits(value: float) -> str:
 
 def _overhead(report: Report) -> list[str]:
     tiny = ", ".join(f"{item.name} {seconds(item.timing.median)}" for item in report.overhead)
-    lines = [f"A call on a tiny tensor: {tiny}."] if tiny else []
-    for item in report.alternation:
-        lines.append(f"Taking turns, {item.name}: {_tail(item.ours)}; {item.peer_name}: {_tail(item.peer)}.")
-    return lines
+    turns = [
+        f"Taking turns, {item.name}: {_tail(item.ours)}; {item.peer_name}: {_tail(item.peer)}."
+        for item in report.alternation
+    ]
+    return [f"A call on a tiny tensor: {tiny}.", *turns] if tiny else turns
 
 
 def _tail(timing: Timing) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 import aclgrad
@@ -9,12 +11,14 @@ from aclgrad import aclnn
 from aclgrad.testing.cases import Data
 
 from .device import Device
+from .quiet import quietly
 from .report import Alternation, Overhead
-from .timing import Effort, Timing, interleaved, no_garbage_collection
+from .timing import Call, Effort, Timing, interleaved, no_garbage_collection
 
 TINY = (4, 2)
 WORK = 1 << 20  # elements of the alternating kernel: enough for all threads, a tenth of a millisecond or two
-MATRIX = 512
+MATRIX = 256
+MANY = 4000  # samples: the tail is what matters
 
 
 def overhead(device: Device, effort: Effort) -> list[Overhead]:
@@ -27,12 +31,13 @@ def overhead(device: Device, effort: Effort) -> list[Overhead]:
         size, executor, _ = aclnn.aclnnHardsigmoidBackwardGetWorkspaceSize(grad, x, out)
         aclnn.aclnnHardsigmoidBackward(None, size, executor, None)
 
-    doors = {
+    doors: dict[str, Call] = {
         "python door": lambda _: aclgrad.hardsigmoid_backward(grad, x),
         "aclnn pair": aclnn_pair,
         "aten alone": lambda _: torch.ops.aten.hardsigmoid_backward(grad, x),
     }
-    return [Overhead(name, timing) for name, timing in interleaved(doors, device.clock, effort).items()]
+    timings, others = quietly(lambda: interleaved(doors, device.clock, effort), effort.quiet)
+    return [Overhead(name, timing, others) for name, timing in timings.items()]
 
 
 def alternation(device: Device, effort: Effort) -> list[Alternation]:
@@ -42,17 +47,24 @@ def alternation(device: Device, effort: Effort) -> list[Alternation]:
         device.place(data.normal(*shape)) for shape in ((WORK,), (WORK,), (MATRIX, MATRIX), (MATRIX, MATRIX))
     )
     out, product = torch.empty_like(x), torch.empty_like(a)
-    kernels = {
+    kernels: dict[str, Call] = {
         "ours": lambda _: aclgrad.hardsigmoid_backward(grad, x, out=out),
         "aten": lambda _: torch.ops.aten.hardsigmoid_backward.grad_input(grad, x, grad_input=out),
     }
-    samples: dict[str, list[float]] = {name: [] for name in kernels}
-    spent = 0.0
-    with no_garbage_collection():
-        while spent < effort.seconds:
-            for name, kernel in kernels.items():
-                spent += device.clock(lambda _: torch.mm(a, b, out=product), 0, 1)
-                samples[name].append(device.clock(kernel, 0, 1))
-                spent += samples[name][-1]
-    warm = {name: Timing.of(seconds[2:]) for name, seconds in samples.items()}
-    return [Alternation("hardsigmoid_backward and torch.mm", warm["ours"], "aten and torch.mm", warm["aten"])]
+    for kernel in kernels.values():
+        kernel(0)
+
+    def take_turns() -> list[Timing]:
+        samples: dict[str, list[float]] = {name: [] for name in kernels}
+        spent, turns = 0.0, 0
+        with no_garbage_collection():
+            while not replace(effort, most=MANY).is_spent(spent, turns):
+                for name, kernel in kernels.items():
+                    spent += device.clock(lambda _: torch.mm(a, b, out=product), 0, 1)
+                    samples[name].append(device.clock(kernel, 0, 1))
+                    spent += samples[name][-1]
+                turns += 1
+        return [Timing.of(seconds) for seconds in samples.values()]
+
+    (ours, aten), others = quietly(take_turns, effort.quiet)
+    return [Alternation("hardsigmoid_backward and torch.mm", ours, "aten and torch.mm", aten, others)]

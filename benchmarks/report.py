@@ -34,6 +34,7 @@ class Row:
     peers: dict[str, Measured] = field(default_factory=dict)
     bound: float | None = None  # seconds
     bound_by: str = ""
+    others: float = 0.0  # share of the machine's time that other programs took meanwhile
 
     @property
     def key(self) -> str:
@@ -69,6 +70,7 @@ class Overhead:
 
     name: str
     timing: Timing
+    others: float
 
     @property
     def key(self) -> str:
@@ -87,6 +89,7 @@ class Alternation:
     ours: Timing
     peer_name: str
     peer: Timing
+    others: float
 
     @property
     def key(self) -> str:
@@ -135,8 +138,15 @@ class Report:
 
     def quantities(self) -> dict[str, dict[str, float]]:
         """Everything bars may be about, by key."""
-        found: list[Row | Overhead | Alternation] = [*self.rows, *self.overhead, *self.alternation]
-        return {item.key: item.quantities() for item in found}
+        return {item.key: item.quantities() for item in self._measured()}
+
+    @property
+    def disturbance(self) -> float:
+        """The largest share of the machine's time that other programs took during a measurement."""
+        return max((item.others for item in self._measured()), default=0.0)
+
+    def _measured(self) -> list[Row | Overhead | Alternation]:
+        return [*self.rows, *self.overhead, *self.alternation]
 
     def bars_of(self, key: str) -> list[Judged]:
         """The judged bars of one row."""
@@ -162,9 +172,9 @@ class Report:
         return cls(
             machine=raw["machine"],
             rows=[_row(item) for item in raw["rows"]],
-            overhead=[Overhead(item["name"], Timing(**item["timing"])) for item in raw["overhead"]],
+            overhead=[Overhead(**{**item, "timing": Timing(**item["timing"])}) for item in raw["overhead"]],
             alternation=[
-                Alternation(item["name"], Timing(**item["ours"]), item["peer_name"], Timing(**item["peer"]))
+                Alternation(**{**item, "ours": Timing(**item["ours"]), "peer": Timing(**item["peer"])})
                 for item in raw["alternation"]
             ],
             sweeps=[Sweep(**{**item, "points": [Point(**p) for p in item["points"]]}) for item in raw["sweeps"]],

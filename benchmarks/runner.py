@@ -18,6 +18,7 @@ from aclgrad.testing.cases import BENCH, Case, Cost
 from .contenders import CACHED, OURS, contenders, rotation
 from .device import MATMUL_FLOPS, Device
 from .gate import check
+from .quiet import quietly
 from .report import Measured, Row
 from .timing import Call, Effort, interleaved
 
@@ -59,9 +60,10 @@ def _timed(row: Row, job: Job, args: Sequence[Any], device: Device, effort: Effo
     sets, inputs = rotation(args, cost, device)
     rivals = contenders(row.operator, sets, device)
     bound = bound_of(cost, job.dtype, device)
-    timings = interleaved({**rivals, BOUND: bound.call}, device.clock, effort)
+    turns: dict[str, Call] = {**rivals, BOUND: bound.call}
+    timings, others = quietly(lambda: interleaved(turns, device.clock, effort), effort.quiet)
     measured = {name: Measured(timings[name], rival.extra_memory(device)) for name, rival in rivals.items()}
-    row = replace(row, inputs=inputs, ours=measured.pop(OURS), peers=measured)
+    row = replace(row, inputs=inputs, others=others, ours=measured.pop(OURS), peers=measured)
     if inputs == CACHED:
         return row
     return replace(row, bound=bound.times * timings[BOUND].median, bound_by=bound.by)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,10 @@ from aclgrad.testing.cases import Data
 
 from .contenders import OURS, contenders, rotation
 from .device import Device
+from .quiet import quietly
 from .report import Point, Sweep
 from .runner import BOUND, bound_of, cost_of
-from .timing import Effort, interleaved
+from .timing import Call, Effort, interleaved
 
 CHANNELS, HEIGHT, WIDTH = 64, 28, 28
 
@@ -48,7 +50,8 @@ def sweep(operator: str, device: Device, effort: Effort) -> Sweep:
         rivals = contenders(operator, rotation(args, cost, device)[0], device)
         peer = next(name for name in rivals if name != OURS)
         bound = bound_of(cost, DTYPE, device)
-        timings = interleaved({**rivals, BOUND: bound.call}, device.clock, effort)
+        turns: dict[str, Call] = {**rivals, BOUND: bound.call}
+        timings, _ = quietly(partial(interleaved, turns, device.clock, effort), effort.quiet)
         ours, theirs, best = (timings[name].median for name in (OURS, peer, BOUND))
         points.append(Point(args[0].numel(), ours, theirs, bound.times * best))
     return Sweep(operator, dtype_name(DTYPE), peer, points)

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .machine import title
+from .quiet import CALM
 from .report import Report, Row
 
-QUIET = 0.5  # load average above which the machine was not ours alone
 MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("–", "dim")}
 COLUMNS = (
     "operator", "case", "dtype", "backend", "gate", "ours", "p90", "peer", "time", "p90", "peer/ours", "of bound",
@@ -27,9 +27,9 @@ def show(report: Report, console: Console) -> None:
     if report.overhead or report.alternation:
         console.print(_others(report))
     console.print(_bars(report))
-    load = report.machine.get("load_before")
-    if load and load > QUIET:
-        console.print(f"[yellow]other work was running (load {load:.1f}): times are noisy, also as ratios[/yellow]")
+    if report.disturbance > CALM:
+        share = f"up to {report.disturbance:.0%} of the machine's time during a row"
+        console.print(f"[yellow]other programs took {share}: such times are noisy, also as ratios[/yellow]")
     console.print(Text(report.summary(), style="bold red" if report.red else "bold"))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from .quiet import CAREFUL, HASTY, Patience
+
 Call = Callable[[int], object]
 """A contender: takes the number of the run, by which it picks one of its rotated inputs."""
 
@@ -26,6 +28,7 @@ class Effort:
     fewest: int
     most: int
     patience: float  # seconds after which three samples must do
+    quiet: Patience = HASTY
 
     def is_spent(self, seconds: float, samples: int) -> bool:
         """Whether to stop after this many samples of each contender."""
@@ -34,7 +37,7 @@ class Effort:
         return seconds > self.patience and samples >= 3
 
 
-FULL = Effort(seconds=2.5, fewest=9, most=400, patience=10.0)
+FULL = Effort(seconds=2.5, fewest=9, most=400, patience=10.0, quiet=CAREFUL)
 QUICK = Effort(seconds=0.3, fewest=3, most=40, patience=1.0)
 
 

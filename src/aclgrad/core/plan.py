@@ -126,13 +126,15 @@ class Operator:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
         key = (fingerprint(args), None if outs is None else fingerprint(outs), backend, strict, soc)
         try:
-            return self._plans[key]
-        except KeyError:
-            plan = self._plans[key] = self._derive(args, outs, backend, strict, soc)
+            plan = self._plans.get(key)
         except TypeError:  # something that cannot be hashed: the takers will name it
-            return self._derive(args, outs, backend, strict, soc)
-        if len(self._plans) > PLAN_CACHE_SIZE:
-            self._plans.clear()
+            plan, key = None, None
+        if plan is None:
+            plan = self._derive(args, outs, backend, strict, soc)
+            if len(self._plans) >= PLAN_CACHE_SIZE:
+                self._plans.clear()
+            if key is not None:
+                self._plans[key] = plan
         return plan
 
     def _derive(

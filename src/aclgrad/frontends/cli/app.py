@@ -16,7 +16,7 @@ from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import lookup, operators
 from ...core.spec import Out, OutList, Tensor
-from .runs import demo_runs, report, verify_runs
+from .runs import demo_runs, report, verify_runs, wide_console
 
 app = typer.Typer(
     add_completion=False,
@@ -46,10 +46,10 @@ def list_operators() -> None:
         table.add_row(
             operator.spec.name,
             operator.spec.aclnn,
-            ", ".join(map(dtype_name, main_input.dtypes)),
-            ", ".join(map(dtype_name, main_input.generous)),
+            ", ".join(map(dtype_name, output.dtypes)),
+            ", ".join(map(dtype_name, output.generous)),
         )
-    Console().print(table)
+    wide_console().print(table)
 
 
 @app.command()
@@ -69,7 +69,7 @@ def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad l
             ", ".join(map(dtype_name, typed.dtypes)) if typed else "",
             ", ".join(map(dtype_name, typed.generous)) if typed else "",
         )
-    console = Console()
+    console = wide_console()
     console.print(f"[bold]{spec.name}[/]: {spec.summary}")
     console.print(table)
     case = importlib.import_module(f"{spec.package}.cases").CASES[0]

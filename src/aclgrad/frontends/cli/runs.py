@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
@@ -19,12 +20,12 @@ from ...core.backends import BACKENDS, widen
 from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import operators
-from ...core.spec import Tensor
 from ...testing.cases import BENCH, DOCUMENT, REAL, Case, tensors_in
 from ...testing.program import run as run_program
 from ...testing.tolerance import judge
 
 REPEATS = 5
+TABLE_WIDTH = 110
 PRINTED_DIGITS = 1e-6  # the documents' programs print with %f
 
 
@@ -33,8 +34,7 @@ class Row:
     """One line of the table."""
 
     operator: str
-    case: str
-    shape: str
+    input: str
     dtype: str
     backend: str
     status: int
@@ -119,8 +119,7 @@ def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Ope
     status = next((answer.status for answer in answers if answer.status), 0)
     return Row(
         operator=operator.spec.name,
-        case=case.name,
-        shape=_shape(operator, args),
+        input=f"{_shape(args)} {case.name if not case.tags & {REAL, BENCH} else ''}".strip(),
         dtype=dtype_name(dtype),
         backend=answers[-1].backend,
         status=status,
@@ -137,39 +136,40 @@ def _timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _shape(operator: Operator, args: Sequence[Any]) -> str:
-    """The shapes of the first two tensor arguments, which tell the problem's size."""
-    named = [
-        f"{param.name}{list(arg.shape)}"
-        for param, arg in zip(operator.spec.args, args, strict=True)
-        if type(param) is Tensor and isinstance(arg, torch.Tensor) and arg.dim() > 0
-    ]
-    return " ".join(sorted(named[:3], key=len, reverse=True)[:1])
+def _shape(args: Sequence[Any]) -> str:
+    """The shape that tells the problem's size: of the first tensor with more than one dimension."""
+    return next(("×".join(map(str, t.shape)) for t in tensors_in(args) if t.dim() > 1), "")
+
+
+def wide_console() -> Console:
+    """The terminal; a log file has no width to fit into and gets a comfortable one."""
+    console = Console()
+    return console if console.is_terminal else Console(width=TABLE_WIDTH)
 
 
 def report(runs: Sequence[Run], title: str) -> bool:
     """Run with a progress bar, print the table, and say whether all holds."""
-    console = Console()
+    console = wide_console()
     rows = list(_progress(console, runs))
-    table = Table(title=title)
-    for heading in ("operator", "case", "shape", "dtype", "backend"):
-        table.add_column(heading)
-    for heading in ("status", "largest error", "time", "plain PyTorch"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("operator", "input", "dtype", "backend"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("status", "error", "time", "speed-up"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.operator, row.case, row.shape, row.dtype, row.backend, str(row.status), f"{row.ulp:.2f} ulp",
-            _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}× slower" if row.plain_seconds >= row.seconds
-            else f"{row.seconds / row.plain_seconds:.1f}× faster",
+            row.operator.removesuffix("_backward"), row.input, row.dtype, row.backend, str(row.status),
+            f"{row.ulp:.2f} ulp", _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}×",
             "[green]ok[/]" if row.ok else "[red]WRONG[/]",
         )  # fmt: skip
     console.print(table)
     wrong = sum(not row.ok for row in rows)
     backends = ", ".join(name for name in BACKENDS if any(row.backend == name for row in rows))
     console.print(
-        f"{len(rows) - wrong} of {len(rows)} runs hold on backend {backends}. "
-        "Errors are in ulp of the result's scale; times are medians and include both phases."
+        f"[bold]{len(rows) - wrong} of {len(rows)} runs hold[/] on backend {backends}.\n"
+        "error: the largest, in ulp of the result's scale, against float64   time: both phases, median\n"
+        "speed-up: over the same formula in plain PyTorch and the same dtype"
     )
     return wrong == 0
 

@@ -1,0 +1,130 @@
+"""Kernels on teams of every kind: alone, on torch's OpenMP pool, on plain Python threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from aclgrad.cpu import threads
+from aclgrad.cpu.threads import TEAM, Kernel, barrier, share, team_size
+
+MODES = ("openmp", "python")
+TEAMS = (1, 2, 3, 7)
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setattr(threads, "openmp", lambda: None)
+    elif threads.openmp() is None:
+        pytest.skip("torch is not linked to GNU OpenMP here")
+    return str(request.param)
+
+
+def _sign_in(thread: int, threads: int, visits: Any, sizes: Any) -> None:
+    visits[thread] = visits[thread] + 1
+    sizes[thread] = threads
+
+
+@pytest.mark.parametrize("size", TEAMS)
+def test_every_thread_runs_once(mode: str, size: int) -> None:
+    kernel = Kernel(_sign_in, (torch.int64, torch.int64))
+    visits, sizes = torch.zeros(2, 16, dtype=torch.int64)
+    kernel(size, visits.data_ptr(), sizes.data_ptr())
+    assert visits.tolist() == [1] * size + [0] * (16 - size)
+    assert sizes[:size].tolist() == [size] * size
+
+
+def _meet(thread: int, threads: int, team: Any, rounds: int, cells: Any, agreed: Any) -> None:
+    for r in range(rounds):
+        cells[thread] = r * 100 + thread
+        barrier(team)
+        same = 0
+        for other in range(threads):
+            same += 1 if cells[other] == r * 100 + other else 0
+        agreed[thread] = agreed[thread] + same
+        barrier(team)
+
+
+def _check_meeting(size: int, rounds: int) -> None:
+    kernel = Kernel(_meet, (TEAM, int, torch.int64, torch.int64))
+    cells, agreed = torch.zeros(2, 16, dtype=torch.int64)
+    kernel(size, rounds, cells.data_ptr(), agreed.data_ptr())
+    assert agreed[:size].tolist() == [rounds * size] * size
+
+
+@pytest.mark.parametrize("size", TEAMS)
+def test_barrier_shows_what_others_wrote(mode: str, size: int) -> None:
+    _check_meeting(size, 100)
+
+
+def test_several_python_threads_at_once(mode: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(_check_meeting, 2, 30) for _ in range(12)]:
+            future.result()
+
+
+def _echo(thread: int, threads: int, whole: int, real: float, nothing: Any, team: Any, out: Any) -> None:
+    if nothing is None:
+        out[0] = whole
+        out[1] = real
+
+
+def test_arguments_arrive_as_they_are() -> None:
+    kernel = Kernel(_echo, (int, float, None, TEAM, torch.float64))
+    out = torch.zeros(2, dtype=torch.float64)
+    for whole, real in ((-7, 0.1), (2**40 + 1, -1e300), (0, float("inf"))):
+        kernel(1, whole, real, out.data_ptr())
+        assert out.tolist() == [whole, real]
+
+
+def test_compile_gives_one_kernel_per_signature() -> None:
+    once = threads.compile(_sign_in, (torch.int64, torch.int64))
+    assert threads.compile(_sign_in, (torch.int64, torch.int64)) is once
+    assert threads.compile(_sign_in, (torch.int64, torch.int32)) is not once
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 1000])
+@pytest.mark.parametrize("grain", [1, 16])
+@pytest.mark.parametrize("size", TEAMS)
+def test_shares_are_a_partition_at_grains(count: int, grain: int, size: int) -> None:
+    parts = [share.py_func(count, grain, thread, size) for thread in range(size)]
+    assert parts[0][0] == 0
+    assert parts[-1][1] == count
+    assert all(before[1] == after[0] for before, after in pairwise(parts))
+    assert all(first % grain == 0 or first == count for first, _ in parts)
+
+
+def test_little_work_stays_on_one_thread() -> None:
+    assert team_size(0, 10) == team_size(19, 10) == 1
+    assert team_size(20, 10) == torch.get_num_threads()
+
+
+SCRIPT = """
+import sys, torch
+sys.path.insert(0, {folder!r})
+from aclgrad.cpu.compiler import entry
+from kept import kernel
+print(entry(kernel, (torch.int64,)).cache_hits)
+"""
+SOURCE = """
+def kernel(thread, threads, out):
+    out[0] = {value}
+"""
+
+
+def test_machine_code_is_kept_on_disk_until_the_source_changes(tmp_path: Any) -> None:
+    def hits(value: int) -> int:
+        (tmp_path / "kept.py").write_text(SOURCE.format(value=value))
+        script = SCRIPT.format(folder=str(tmp_path))
+        answer = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, check=True)
+        return int(answer.stdout)
+
+    assert [hits(1), hits(1), hits(22), hits(22)] == [0, 1, 0, 1]
+    assert len(list(tmp_path.rglob("*.nbi"))) == 1, "what the older source left should be gone"
