@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +16,7 @@ from . import machine, markdown, terminal
 from .bars import BARS, judge
 from .device import DEVICES, Device
 from .overhead import alternation, overhead
+from .quiet import Patience
 from .report import Report
 from .runner import jobs, run
 from .sweep import SWEEPS, sweep
@@ -29,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 1 if a gate is red, else 0, also where a bar is missed."""
     options = _options().parse_args(argv)
     console = Console()
-    effort = QUICK if options.quick else FULL
-    device = DEVICES[options.device](effort.quiet)
+    effort = QUICK if options.quick else replace(FULL, patience=Patience(options.wait))
+    device = DEVICES[options.device](replace(QUICK, patience=effort.patience))
     if options.readme is not None:
         path = options.results / f"{machine.slug(device.describe())}.json"
         markdown.insert(Report.load(path), options.readme)
@@ -46,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure(device: Device, only: str, effort: Effort, console: Console) -> Report:
     """Everything whose name contains the pattern."""
     whole = only == EVERYTHING
+    brief = replace(QUICK, patience=effort.patience)
     report = Report({})
     steps: list[tuple[str, Callable[[], object]]] = [
         (job.key, partial(_append, report.rows, run, job, device, effort)) for job in jobs(only)
@@ -55,7 +58,7 @@ def measure(device: Device, only: str, effort: Effort, console: Console) -> Repo
     if whole or only in "alternation":
         steps.append(("alternation with torch.mm", lambda: report.alternation.extend(alternation(device, effort))))
     if whole:
-        steps += [(f"sweep of {name}", partial(_append, report.sweeps, sweep, name, device, QUICK)) for name in SWEEPS]
+        steps += [(f"sweep of {name}", partial(_append, report.sweeps, sweep, name, device, brief)) for name in SWEEPS]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("measuring the machine", total=len(steps) + 1)
@@ -88,6 +91,7 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default=EVERYTHING, metavar="PATTERN", help="rows whose key contains this: cell/B64")
     parser.add_argument("--quick", action="store_true", help="few samples: a look, not a result; nothing is saved")
+    parser.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="to lose to other programs, in all")
     parser.add_argument("--device", default="cpu", choices=list(DEVICES))
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON and pictures")
     parser.add_argument(

@@ -21,15 +21,13 @@ from torch.profiler import ProfilerActivity, profile
 
 from aclgrad.testing.layouts import apply
 
-from .quiet import HASTY, Patience, quietly
-from .timing import Call
+from .timing import QUICK, Call, Effort, interleaved
 
 MIB = 1 << 20
 COPY_BYTES = 512 * MIB
 COLD = 3  # inputs in rotation fill the last cache this many times over
 MATMUL_SIZE = 1024
 MATMUL_FLOPS = 2 * MATMUL_SIZE**3
-TRIALS = 7
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -38,8 +36,8 @@ class Device(ABC):
 
     kind: str
 
-    def __init__(self, patience: Patience = HASTY) -> None:
-        self.patience = patience  # with which the rates are measured
+    def __init__(self, effort: Effort = QUICK) -> None:
+        self.effort = effort  # with which the rates are measured
 
     @property
     @abstractmethod
@@ -82,12 +80,12 @@ class Device(ABC):
 
     @cache  # noqa: B019  a device lives as long as the program
     def copy_rate(self) -> float:
-        """Bytes read and written a second by a copy much larger than the caches; the best of a few trials."""
+        """Bytes read and written a second by a copy much larger than the caches; the best of some trials."""
         return COPY_BYTES / self._best(self.copy(COPY_BYTES))
 
     @cache  # noqa: B019
     def matmul_rate(self, dtype: torch.dtype) -> float:
-        """Floating-point operations a second of torch.mm; the best of a few trials."""
+        """Floating-point operations a second of torch.mm; the best of some trials."""
         return MATMUL_FLOPS / self._best(self.matmul(dtype))
 
     def fastest_for(self, dtype: torch.dtype) -> torch.dtype:
@@ -96,8 +94,8 @@ class Device(ABC):
         return max(candidates, key=self.matmul_rate)
 
     def _best(self, call: Call) -> float:
-        self.clock(call, 0, 1)
-        return quietly(lambda: min(self.clock(call, k, 1) for k in range(TRIALS)), self.patience)[0]
+        timings, _ = interleaved({"": call}, self.clock, self.effort)
+        return timings[""].best
 
 
 class Cpu(Device):

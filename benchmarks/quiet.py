@@ -1,62 +1,44 @@
-"""Other programs on the same cores: notice them, wait for them, measure again after them.
+"""Other programs on the same cores: notice them, and wait for them.
 
 A time measured while others compute says little, even as a ratio: a thread without its core stands still for as long
-whatever it runs. So a measurement waits until the machine is idle, watches what others take meanwhile, and is repeated
-if they took too much; what they took is reported with the result.
+whatever it runs. So measurements come in short batches, a batch in which others were busy is thrown away, and the next
+one waits until the machine is idle; until patience ends, after which the report says what others took.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-T = TypeVar("T")
-
-CALM = 0.04  # share of the machine's time that others may take
+CALM = 0.06  # share of the machine's time that others may take in a batch
 LOOK = 0.2  # seconds
 
 
-@dataclass(frozen=True)
+@dataclass
 class Patience:
-    """How often to measure, and how many seconds to wait each time for the machine to become idle."""
+    """Seconds that a whole run may lose to other programs."""
 
-    tries: int
     seconds: float
 
-
-CAREFUL = Patience(tries=4, seconds=30.0)
-HASTY = Patience(tries=1, seconds=0.0)
-
-
-def quietly(measure: Callable[[], T], patience: Patience) -> tuple[T, float]:
-    """The result of the least disturbed try, and the share of the machine's time that others took during it."""
-    tries: list[tuple[float, T]] = []
-    for _ in range(patience.tries):
-        _wait(patience.seconds)
-        watch = Watch()
-        result = measure()
-        tries.append((watch.others(), result))
-        if tries[-1][0] <= CALM:
-            break
-    others, result = min(tries, key=lambda item: item[0])
-    return result, others
-
-
-def _wait(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        watch = Watch()
-        time.sleep(LOOK)
-        if watch.others() <= CALM:
-            return
+    def lose(self, seconds: float) -> bool:
+        """Give up these seconds and then as many more as others stay busy; False if there are none left to lose."""
+        if self.seconds <= 0:
+            return False
+        begin = time.monotonic()
+        self.seconds -= seconds
+        while self.seconds > time.monotonic() - begin:
+            watch = Watch()
+            time.sleep(LOOK)
+            if watch.others() <= CALM:
+                break
+        self.seconds -= time.monotonic() - begin
+        return True
 
 
 class Watch:
-    """From its creation on, what share of the machine's processor time other programs take; 0 where that is unknown."""
+    """From its creation on, what share of the machine's time other programs take; 0 where that is unknown."""
 
     def __init__(self) -> None:
         self.total, self.busy = _processor_time()

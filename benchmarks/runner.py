@@ -18,7 +18,6 @@ from aclgrad.testing.cases import BENCH, Case, Cost
 from .contenders import CACHED, OURS, contenders, rotation
 from .device import MATMUL_FLOPS, Device
 from .gate import check
-from .quiet import quietly
 from .report import Measured, Row
 from .timing import Call, Effort, interleaved
 
@@ -61,7 +60,7 @@ def _timed(row: Row, job: Job, args: Sequence[Any], device: Device, effort: Effo
     rivals = contenders(row.operator, sets, device)
     bound = bound_of(cost, job.dtype, device)
     turns: dict[str, Call] = {**rivals, BOUND: bound.call}
-    timings, others = quietly(lambda: interleaved(turns, device.clock, effort), effort.quiet)
+    timings, others = interleaved(turns, device.clock, effort)
     measured = {name: Measured(timings[name], rival.extra_memory(device)) for name, rival in rivals.items()}
     row = replace(row, inputs=inputs, others=others, ours=measured.pop(OURS), peers=measured)
     if inputs == CACHED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from aclgrad.testing.cases import Data
 
 from .contenders import OURS, contenders, rotation
 from .device import Device
-from .quiet import quietly
 from .report import Point, Sweep
 from .runner import BOUND, bound_of, cost_of
 from .timing import Call, Effort, interleaved
@@ -51,7 +49,7 @@ def sweep(operator: str, device: Device, effort: Effort) -> Sweep:
         peer = next(name for name in rivals if name != OURS)
         bound = bound_of(cost, DTYPE, device)
         turns: dict[str, Call] = {**rivals, BOUND: bound.call}
-        timings, _ = quietly(partial(interleaved, turns, device.clock, effort), effort.quiet)
+        timings, _ = interleaved(turns, device.clock, effort)
         ours, theirs, best = (timings[name].median for name in (OURS, peer, BOUND))
         points.append(Point(args[0].numel(), ours, theirs, bound.times * best))
     return Sweep(operator, dtype_name(DTYPE), peer, points)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from .quiet import CAREFUL, HASTY, Patience
+from .quiet import CALM, Patience, Watch
 
 Call = Callable[[int], object]
 """A contender: takes the number of the run, by which it picks one of its rotated inputs."""
@@ -18,27 +19,28 @@ Clock = Callable[[Call, int, int], float]
 SHORT = 50e-6  # seconds below which several runs make one sample
 SAMPLE = 200e-6
 SLOW = 1.0  # seconds above which one run is warming up enough
+BATCH = 0.25  # seconds after which to see what other programs did
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure one row: seconds to spend, limits on the number of samples, and where patience ends."""
+    """How long to measure: seconds to spend, limits on the number of samples, and where thoroughness ends."""
 
     seconds: float
     fewest: int
     most: int
-    patience: float  # seconds after which three samples must do
-    quiet: Patience = HASTY
+    limit: float  # seconds after which three samples must do
+    patience: Patience = field(default_factory=lambda: Patience(0.0))
 
     def is_spent(self, seconds: float, samples: int) -> bool:
         """Whether to stop after this many samples of each contender."""
         if samples >= self.most or (seconds > self.seconds and samples >= self.fewest):
             return True
-        return seconds > self.patience and samples >= 3
+        return seconds > self.limit and samples >= 3
 
 
-FULL = Effort(seconds=2.5, fewest=9, most=400, patience=10.0, quiet=CAREFUL)
-QUICK = Effort(seconds=0.3, fewest=3, most=40, patience=1.0)
+FULL = Effort(seconds=2.0, fewest=9, most=400, limit=10.0)
+QUICK = Effort(seconds=0.3, fewest=3, most=40, limit=1.0)
 
 
 @dataclass(frozen=True)
@@ -63,25 +65,45 @@ class Timing:
         return cls(ordered[0], quantile(0.5), quantile(0.9), quantile(0.99), ordered[-1], len(ordered))
 
 
-def interleaved(contenders: Mapping[str, Call], clock: Clock, effort: Effort) -> dict[str, Timing]:
-    """Time all contenders by turns (A B A B …) until the effort is spent."""
-    counts = {}
+class Turns(NamedTuple):
+    """The contenders' timings, and the share of the machine's time that other programs took meanwhile."""
+
+    timings: dict[str, Timing]
+    others: float
+
+
+def interleaved(contenders: Mapping[str, Call], clock: Clock, effort: Effort, one_by_one: bool = False) -> Turns:
+    """Time all contenders by turns (A B A B …) until the effort is spent, in batches that others left alone.
+
+    Short runs are sampled several at a time, unless they are to be `one_by_one`.
+    """
+    counts = dict.fromkeys(contenders, 1) if one_by_one else {}
     for name, call in contenders.items():
         once = clock(call, 0, 1)  # first use compiles, allocates, fills caches
         if once < SLOW:
             once = clock(call, 1, 1)
-        counts[name] = max(1, int(SAMPLE / max(once, 1e-7))) if once < SHORT else 1
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    spent, turns = 0.0, 0
+        counts.setdefault(name, max(1, int(SAMPLE / max(once, 1e-7))) if once < SHORT else 1)
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    spent, turns, taken = 0.0, 0, 0.0
     with no_garbage_collection():
         while not effort.is_spent(spent, turns):
-            for name, call in contenders.items():
-                count = counts[name]
-                elapsed = clock(call, turns * count, count)
-                seconds[name].append(elapsed / count)
-                spent += elapsed
-            turns += 1
-    return {name: Timing.of(samples) for name, samples in seconds.items()}
+            watch = Watch()
+            batch: list[dict[str, float]] = []
+            elapsed = 0.0
+            while elapsed < BATCH and not effort.is_spent(spent + elapsed, turns + len(batch)):
+                first = turns + len(batch)
+                batch.append(
+                    {name: clock(call, first * counts[name], counts[name]) for name, call in contenders.items()}
+                )
+                elapsed += sum(batch[-1].values())
+            others = watch.others()
+            if others > CALM and effort.patience.lose(elapsed):
+                continue
+            for turn in batch:
+                for name, seconds in turn.items():
+                    samples[name].append(seconds / counts[name])
+            spent, turns, taken = spent + elapsed, turns + len(batch), taken + others * elapsed
+    return Turns({name: Timing.of(found) for name, found in samples.items()}, taken / spent)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import __main__ as command
-from benchmarks import bars, markdown, plot, quiet, terminal
+from benchmarks import bars, markdown, plot, quiet, terminal, timing
 from benchmarks.contenders import CACHED, contenders, rotation
 from benchmarks.device import COLD, Cpu
 from benchmarks.gate import Gate, check
@@ -32,7 +32,7 @@ from aclgrad.ops.lstm.reference import lstm
 from aclgrad.testing.cases import BENCH, SMOKE, Cost, tensors_in
 
 DEVICE = Cpu()
-GLANCE = Effort(seconds=0.0, fewest=2, most=2, patience=0.0)
+GLANCE = Effort(seconds=0.0, fewest=2, most=2, limit=0.0)
 NAMES = [operator.spec.name for operator in operators()]
 MACHINE = {
     "kind": "cpu", "name": "Some CPU", "cores": 2, "threads": 2, "instructions": "AVX2", "copy_gb_s": 10.0,
@@ -142,24 +142,27 @@ def test_gate_reads_every_output(monkeypatch):
 
 def test_contenders_take_turns():
     turns = []
-    timings = interleaved(
+    timings, _ = interleaved(
         {name: lambda k, name=name: turns.append((name, k)) for name in "ab"}, lambda call, k, n: call(k) or 1.0,
-        Effort(seconds=0.0, fewest=3, most=5, patience=9.0),
+        Effort(seconds=0.0, fewest=3, most=5, limit=9.0),
     )  # fmt: skip
     assert turns[2:] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
     assert timings["a"].samples == 3
 
 
-def test_a_disturbed_measurement_is_repeated_and_the_calmest_kept(monkeypatch):
-    shares = iter([0.0, 0.5, 0.0, 0.2, 0.0, 0.3])  # idle before a try, disturbed during it
+def test_a_disturbed_batch_is_thrown_away_until_patience_ends(monkeypatch):
+    shares = iter([0.5, 0.0, 0.4, 0.0, 0.5])  # of a batch, then of a look at the machine, then of a batch …
 
     class Watch:
         def others(self):
             return next(shares)
 
-    monkeypatch.setattr(quiet, "Watch", Watch)
-    results = iter("abc")
-    assert quiet.quietly(lambda: next(results), quiet.Patience(tries=3, seconds=9.0)) == ("b", 0.2)
+    for module in (quiet, timing):
+        monkeypatch.setattr(module, "Watch", Watch)
+    clock = iter([1.0, 1.0, 9.0, 7.0, 3.0])  # twice to warm up, then two batches lost and one kept
+    effort = Effort(seconds=0.0, fewest=1, most=1, limit=0.0, patience=quiet.Patience(12.0))
+    timings, others = interleaved({"a": print}, lambda call, k, n: next(clock), effort)
+    assert timings["a"].median == 3.0 and others == 0.5 and effort.patience.seconds < 0
 
 
 def test_others_are_not_ourselves():
@@ -171,8 +174,8 @@ def test_others_are_not_ourselves():
 
 
 def test_quantiles():
-    timing = Timing.of([float(k) for k in range(100, 0, -1)])
-    assert (timing.best, timing.median, timing.p90, timing.p99, timing.worst) == (1, 51, 91, 100, 100)
+    found = Timing.of([float(k) for k in range(100, 0, -1)])
+    assert (found.best, found.median, found.p90, found.p99, found.worst) == (1, 51, 91, 100, 100)
 
 
 def test_rotated_inputs_exceed_the_cache_and_nobody_follows_another():
@@ -193,7 +196,7 @@ def test_memory_meter_sees_temporaries_that_are_gone_at_the_end():
 
 def test_overhead_and_alternation_measure_all_doors():
     assert [item.name for item in overhead(DEVICE, GLANCE)] == ["python door", "aclnn pair", "aten alone"]
-    (turns,) = alternation(DEVICE, Effort(seconds=0.05, fewest=1, most=1, patience=1.0))
+    (turns,) = alternation(DEVICE, Effort(seconds=0.05, fewest=1, most=1, limit=1.0))
     assert turns.ours.samples == turns.peer.samples > 0
 
 
@@ -201,14 +204,14 @@ def test_overhead_and_alternation_measure_all_doors():
 def report():
     """Two measured rows, one red, one bar met, one missed."""
 
-    def timing(seconds):
+    def always(seconds):
         return Timing(seconds, seconds, seconds, seconds, seconds, 9)
 
     green = Row(
         "hardsigmoid_backward", "1Mi", "float32", "cpu", Gate(True, 0.5, "fine"), "one set",
-        Measured(timing(1e-4), 0), {"aten": Measured(timing(2e-4), 1 << 20)}, 5e-5, "memory",
+        Measured(always(1e-4), 0), {"aten": Measured(always(2e-4), 1 << 20)}, 5e-5, "memory",
     )  # fmt: skip
-    slower = replace(green, dtype="float16", ours=Measured(timing(4e-4), 0))
+    slower = replace(green, dtype="float16", ours=Measured(always(4e-4), 0))
     red = Row("hardsigmoid_backward", "16Mi", "float32", "cpu", Gate(False, 9.0, "output 0: wrong"))
     points = [Point(1024, 1e-5, 1e-5, 1e-6), Point(2048, 2e-5, 1e-5, 2e-6)]
     sweep = Sweep("hardsigmoid_backward", "float32", "aten", points)

@@ -8,7 +8,6 @@ import torch
 
 from aclgrad.cpu import gemm_tile, threads
 from aclgrad.cpu.gemm import K_BLOCK, SHARED_COLUMNS, SHARED_K, SHARED_PANELS, gemm_for
-from aclgrad.cpu.gemm_tile import host_isa, variant
 from aclgrad.cpu.procedures import named
 from aclgrad.testing import assert_within_baseline
 
@@ -34,8 +33,7 @@ def compiled_product(dtype, isa):
     def kernel(thread, threads, team, c, c_row, a, a_row, a_k, b, b_k, b_column, m, n, k, height, scratch, accumulate):
         product(team, thread, threads, c, c_row, a, a_row, a_k, b, b_k, b_column, m, n, k, height, scratch, accumulate)
 
-    name = f"product_{variant(isa or host_isa(), gemm.operand)}"
-    return threads.compile(named(kernel, name), (threads.TEAM, *[int] * 14))
+    return threads.compile(named(kernel, f"product_{gemm.name}"), (threads.TEAM, *[int] * 14))
 
 
 @cache
@@ -52,7 +50,7 @@ def compiled_parts(dtype):
             pack(packed_b, b, n, 1, k, n, width, 0, (n + width - 1) // width, 0, k)
         multiply(c, n, packed_a, packed_b, m, n, k, height, i0, i1, j0, j1, accumulate)
 
-    return threads.compile(named(kernel, f"parts_{str(dtype)[6:]}"), (int,) * 15)
+    return threads.compile(named(kernel, f"parts_{gemm.name}"), (int,) * 15)
 
 
 def poisoned(size):

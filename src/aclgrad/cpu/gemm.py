@@ -40,8 +40,12 @@ SHARED_PANELS = 64
 
 @dataclass(frozen=True)
 class Gemm:
-    """The product for one element type. The functions are for kernels and take 64-bit integers throughout."""
+    """The product for one element type. The functions are for kernels and take 64-bit integers throughout.
 
+    A kernel that is made with these numbers carries `name` in its own (see `procedures.named`): they end up in its code.
+    """
+
+    name: str
     operand: Operand
     rows: int  # tallest panel of A
     width: int  # columns of a panel of B
@@ -84,7 +88,7 @@ def gemm_for(dtype: torch.dtype, isa: VectorISA | None = None) -> Gemm:
     operand = _operand(dtype, isa)
     width = isa.vectors * operand.lanes(isa)
     functions = make_pack(isa, operand), make_multiply(isa, operand), make_product(isa, operand)
-    return Gemm(operand, isa.rows, width, *functions)
+    return Gemm(variant(isa, operand), operand, isa.rows, width, *functions)
 
 
 def _operand(dtype: torch.dtype, isa: VectorISA) -> Operand:

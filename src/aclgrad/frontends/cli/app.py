@@ -6,6 +6,7 @@ import importlib
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -26,23 +27,29 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        Console().print(f"aclgrad {aclgrad.__version__}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[  # noqa: ARG001  the callback answers it
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
 ) -> None:
-    if version:
-        Console().print(f"aclgrad {aclgrad.__version__}")
-        raise typer.Exit
+    """CANN's aclnn gradient operators on every machine."""
 
 
 @app.command("list")
 def list_operators() -> None:
     """The operators, their aclnn names and dtypes."""
-    table = Table("operator", "aclnn function", "dtypes (aclnn)", "also in Python", title="aclgrad operators")
+    table = Table(
+        "operator", "aclnn function", "dtypes (aclnn)", "also in Python", title="aclgrad operators", box=box.SIMPLE_HEAD
+    )
     for operator in operators():
-        main_input = max(
-            (arg for arg in operator.spec.args if isinstance(arg, Tensor)), key=lambda arg: len(arg.generous)
-        )
+        output = operator.spec.outs[0]
         table.add_row(
             operator.spec.name,
             operator.spec.aclnn,
@@ -58,7 +65,13 @@ def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad l
     operator = _find(name)
     spec = operator.spec
     table = Table(
-        "parameter", "in the document", "kind", "dtypes (aclnn)", "also in Python", title=f"{spec.name} = {spec.aclnn}"
+        "parameter",
+        "in the document",
+        "kind",
+        "dtypes (aclnn)",
+        "also in Python",
+        title=f"{spec.name} = {spec.aclnn}",
+        box=box.SIMPLE_HEAD,
     )
     for param in (*spec.args, *spec.outs):
         typed = param if isinstance(param, Tensor | Out | OutList) else None

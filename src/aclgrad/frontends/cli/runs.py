@@ -25,7 +25,7 @@ from ...testing.program import run as run_program
 from ...testing.tolerance import judge
 
 REPEATS = 5
-TABLE_WIDTH = 110
+TABLE_WIDTH = 124
 PRINTED_DIGITS = 1e-6  # the documents' programs print with %f
 
 
@@ -156,7 +156,7 @@ def report(runs: Sequence[Run], title: str) -> bool:
         table.add_column(heading, no_wrap=True)
     for heading in ("status", "error", "time", "speed-up"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=len("WRONG"))
     for row in rows:
         table.add_row(
             row.operator.removesuffix("_backward"), row.input, row.dtype, row.backend, str(row.status),

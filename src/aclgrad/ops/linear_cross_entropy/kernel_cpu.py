@@ -22,6 +22,7 @@ from ...cpu import threads as teams
 from ...cpu.compiler import TEAM, jit
 from ...cpu.gemm import address_of, gemm_for, share_grid
 from ...cpu.lanes import pointer_at
+from ...cpu.procedures import named
 from ...cpu.threads import barrier, share
 from ...cpu.vecmath import exp
 from .cpu_plan import Plan, make_plan
@@ -188,7 +189,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
                     )  # fmt: skip
             barrier(team)  # before weight is packed anew
 
-    return linear_cross_entropy_backward
+    return named(linear_cross_entropy_backward, f"linear_cross_entropy_backward_{gemm.name}")
 
 
 class Gradient:
