@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ LOOK = 0.2  # seconds
 
 @dataclass
 class Patience:
-    """Seconds that a whole run may lose to other programs."""
+    """Seconds that may be lost to other programs."""
 
     seconds: float
 
@@ -35,6 +37,14 @@ class Patience:
                 break
         self.seconds -= time.monotonic() - begin
         return True
+
+    @contextmanager
+    def part(self, most: float) -> Iterator[Patience]:
+        """At most this much of it, for one measurement."""
+        given = min(most, self.seconds)
+        lent = Patience(given)
+        yield lent
+        self.seconds -= given - lent.seconds
 
 
 class Watch:

@@ -20,6 +20,7 @@ SHORT = 50e-6  # seconds below which several runs make one sample
 SAMPLE = 200e-6
 SLOW = 1.0  # seconds above which one run is warming up enough
 BATCH = 0.25  # seconds after which to see what other programs did
+MOST_LOST = 40.0  # seconds that one measurement may lose to them
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def interleaved(contenders: Mapping[str, Call], clock: Clock, effort: Effort, on
         counts.setdefault(name, max(1, int(SAMPLE / max(once, 1e-7))) if once < SHORT else 1)
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     spent, turns, taken = 0.0, 0, 0.0
-    with no_garbage_collection():
+    with no_garbage_collection(), effort.patience.part(MOST_LOST) as patience:
         while not effort.is_spent(spent, turns):
             watch = Watch()
             batch: list[dict[str, float]] = []
@@ -97,7 +98,7 @@ def interleaved(contenders: Mapping[str, Call], clock: Clock, effort: Effort, on
                 )
                 elapsed += sum(batch[-1].values())
             others = watch.others()
-            if others > CALM and effort.patience.lose(elapsed):
+            if others > CALM and patience.lose(elapsed):
                 continue
             for turn in batch:
                 for name, seconds in turn.items():

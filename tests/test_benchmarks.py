@@ -151,7 +151,7 @@ def test_contenders_take_turns():
 
 
 def test_a_disturbed_batch_is_thrown_away_until_patience_ends(monkeypatch):
-    shares = iter([0.5, 0.0, 0.4, 0.0, 0.5])  # of a batch, then of a look at the machine, then of a batch …
+    shares = iter([0.5, 0.0, 0.4, 0.5])  # of a batch, of a look at the machine, and of two more batches
 
     class Watch:
         def others(self):
@@ -159,7 +159,7 @@ def test_a_disturbed_batch_is_thrown_away_until_patience_ends(monkeypatch):
 
     for module in (quiet, timing):
         monkeypatch.setattr(module, "Watch", Watch)
-    clock = iter([1.0, 1.0, 9.0, 7.0, 3.0])  # twice to warm up, then two batches lost and one kept
+    clock = iter([1.0, 9.0, 7.0, 3.0])  # once to warm up, then two batches lost and one kept
     effort = Effort(seconds=0.0, fewest=1, most=1, limit=0.0, patience=quiet.Patience(12.0))
     timings, others = interleaved({"a": print}, lambda call, k, n: next(clock), effort)
     assert timings["a"].median == 3.0 and others == 0.5 and effort.patience.seconds < 0

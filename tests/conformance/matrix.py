@@ -11,6 +11,7 @@ from aclgrad.core.backends import widen
 from aclgrad.core.plan import Operator
 from aclgrad.core.registry import operators
 from aclgrad.testing.cases import DOCUMENT, EDGE, SMOKE, Case
+from aclgrad.testing.tolerance import naive_dtype
 
 OPERATORS = list(operators())
 
@@ -52,7 +53,7 @@ def truth(operator: Operator, args):
 
 
 def naive(operator: Operator, args, dtype):
-    return reference(operator, args, dtype)
+    return [None if t is None else t.to(naive_dtype(dtype)) for t in reference(operator, args, naive_dtype(dtype))]
 
 
 def flat(results):

@@ -1,5 +1,7 @@
 """The LSTM gradient: the formulas against autograd and nn.LSTM, the CPU kernel against the formulas."""
 
+# ruff: noqa: E741  # I is the documents' letter
+
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,12 +38,18 @@ class Problem:
         self.params = []
         for layer, _ in itertools.product(range(layers), range(D)):
             scale = max(H, 1) ** -0.5
-            self.params += [self.normal(4 * H, I if layer == 0 else D * H, scale=scale), self.normal(4 * H, H, scale=scale)]
+            self.params += [
+                self.normal(4 * H, I if layer == 0 else D * H, scale=scale),
+                self.normal(4 * H, H, scale=scale),
+            ]
             self.params += [self.normal(4 * H, scale=scale) for _ in range(2 if bias else 0)]
         self.upstream = [self.normal(*rows, D * H), self.normal(D * layers, N, H), self.normal(D * layers, N, H)]
         if dtype != F64:
             self.x, self.hx, self.params, self.upstream = widen([self.x, self.hx, self.params, self.upstream], dtype)
-        self.saved = [[t.to(dtype) for t in values] for values in self.forward(widen(self.x), widen(self.params), widen(self.hx))[3:]]
+        self.saved = [
+            [t.to(dtype) for t in values]
+            for values in self.forward(widen(self.x), widen(self.params), widen(self.hx))[3:]
+        ]
 
     def normal(self, *shape, scale=1.0):
         return torch.randn(shape, generator=self.generator, dtype=F64) * scale
@@ -195,7 +203,10 @@ def test_padding_does_not_leak(backend, bidirectional, garbage):
     problem = Problem(T, N, layers=2, bidirectional=bidirectional, sizes=sizes, dtype=F32)
     expected = spec.lstm_backward(*problem.args, backend=backend)
     padded = ~(problem.batch_sizes[:, None] > torch.arange(N))
-    dirty = {name: apply(torch.clone, problem.args[NAMES.index(name)]) for name in ("input", "dy", *"ijfo", "tanhc", "h", "c")}
+    dirty = {
+        name: apply(torch.clone, problem.args[NAMES.index(name)])
+        for name in ("input", "dy", *"ijfo", "tanhc", "h", "c")
+    }
     for name in ("input", "dy"):
         dirty[name][padded.flatten()] = garbage
     for name in (*"ijfo", "tanhc"):
@@ -228,7 +239,9 @@ def test_what_depends_on_inf_or_nan_is_nan(backend, name, member, sizes):
     for position in torch.randperm(numel, generator=picks)[:4].tolist():
         depends = [
             moved != still
-            for moved, still in zip(flat(reference.lstm_backward(*set_one(problem.args, name, member, position, 0.37))), base, strict=True)
+            for moved, still in zip(
+                flat(reference.lstm_backward(*set_one(problem.args, name, member, position, 0.37))), base, strict=True
+            )
         ]
         for value in (torch.inf, -torch.inf, torch.nan):
             results = flat(spec.lstm_backward(*set_one(single.args, name, member, position, value), backend=backend))
@@ -268,10 +281,17 @@ def test_masked_outputs_are_not_computed(mask):
 @pytest.mark.parametrize("sizes", [None, (3, 3, 2, 1)], ids=["fixed", "variable"])
 def test_an_absent_gradient_is_zero(given, sizes):
     args = Problem(layers=2, bidirectional=True, sizes=sizes, dtype=F32).args
-    some = {name: args[NAMES.index(name)] if there else None for name, there in zip(("dy", "dh", "dc"), given, strict=True)}
-    zeros = {name: torch.zeros_like(args[NAMES.index(name)]) if value is None else value for name, value in some.items()}
+    some = {
+        name: args[NAMES.index(name)] if there else None for name, there in zip(("dy", "dh", "dc"), given, strict=True)
+    }
+    zeros = {
+        name: torch.zeros_like(args[NAMES.index(name)]) if value is None else value for name, value in some.items()
+    }
     with poisoned_memory():
-        same_bits(spec.lstm_backward(*replaced(args, **some), backend=CPU), spec.lstm_backward(*replaced(args, **zeros), backend=CPU))
+        same_bits(
+            spec.lstm_backward(*replaced(args, **some), backend=CPU),
+            spec.lstm_backward(*replaced(args, **zeros), backend=CPU),
+        )
 
 
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=str)
@@ -295,7 +315,10 @@ def test_expanded_inputs():
     one = {"dy": args[3][:1, :1], "dh": args[4][:, :, :1], "input": args[0][:, :1], "i": [args[6][0][:1]]}
     wide = {name: apply(lambda t, n=name: t.expand(shape_of(args, n)), value) for name, value in one.items()}
     dense = {name: apply(torch.clone, value) for name, value in wide.items()}
-    same_bits(spec.lstm_backward(*replaced(args, **wide), backend=CPU), spec.lstm_backward(*replaced(args, **dense), backend=CPU))
+    same_bits(
+        spec.lstm_backward(*replaced(args, **wide), backend=CPU),
+        spec.lstm_backward(*replaced(args, **dense), backend=CPU),
+    )
 
 
 def shape_of(args, name):
@@ -327,5 +350,7 @@ def test_one_plan_serves_many_threads():
     expected = [spec.lstm_backward(*args, backend=CPU) for args in problems]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(5):
-            for result, want in zip(pool.map(lambda args: spec.lstm_backward(*args, backend=CPU), problems), expected, strict=True):
+            for result, want in zip(
+                pool.map(lambda args: spec.lstm_backward(*args, backend=CPU), problems), expected, strict=True
+            ):
                 same_bits(result, want)

@@ -112,6 +112,7 @@ def elementwise(point: Any) -> Any:
     """
 
     def loops(thread: int, threads: int, table: Any, pointers: Any) -> None:
+        _prefer_256_bits()
         tiles, rows, columns, down, across, depth = table[0], table[1], table[2], table[3], table[4], table[5]
         width = 1 + len(pointers)
         inner = table + HEAD
@@ -146,6 +147,17 @@ def element_offset(table: Any, index: int) -> int:
         offset += index % size * stride
         index //= size
     return offset
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefer_256_bits(typing: Any) -> Any:
+    """Vectorise the calling function with 256 bits at most: memory streams a tenth faster than with 512."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        set.add(builder.function.attributes, '"prefer-vector-width"="256"')  # its own add() knows no such attribute
+        return context.get_dummy_value()
+
+    return types.void(), emit
 
 
 @intrinsic  # type: ignore[untyped-decorator]

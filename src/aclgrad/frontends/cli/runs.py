@@ -22,7 +22,7 @@ from ...core.plan import Operator
 from ...core.registry import operators
 from ...testing.cases import BENCH, DOCUMENT, REAL, Case, tensors_in
 from ...testing.program import run as run_program
-from ...testing.tolerance import judge
+from ...testing.tolerance import judge, naive_dtype
 
 REPEATS = 5
 TABLE_WIDTH = 124
@@ -104,13 +104,12 @@ def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Ope
     args = case.build(dtype)
     answers = [door(operator, args) for _ in range(1 + REPEATS)]  # the first one compiles and warms up
     formula = getattr(importlib.import_module(f"{operator.spec.package}.reference"), operator.spec.name)
-    plain: list[Any] = []
-    plain_seconds = statistics.median(
-        _timed(lambda: plain.append(formula(*[widen(a, dtype) for a in args]))) for _ in range(3)
-    )
-    results, naive = tensors_in(answers[-1].outs), tensors_in([plain[-1]])
+    plain_args = [widen(arg, dtype) for arg in args]
+    plain_seconds = statistics.median(_timed(lambda: formula(*plain_args)) for _ in range(3))
+    results = tensors_in(answers[-1].outs)
     truth = tensors_in([formula(*[widen(arg) for arg in args])])
-    verdicts = [judge(r, t, n.to(r.dtype)) for r, t, n in zip(results, truth, naive, strict=True)]
+    naive = tensors_in([formula(*[widen(arg, naive_dtype(dtype)) for arg in args])])
+    verdicts = [judge(r, t, n.to(naive_dtype(r.dtype))) for r, t, n in zip(results, truth, naive, strict=True)]
     printed = [] if case.expected is None else tensors_in(case.expected())
     as_printed = all(
         bool(((result.float() - want.float()).abs() <= PRINTED_DIGITS).all())

@@ -1,5 +1,7 @@
 """How the code of a layer reaches memory and the matrix product, for whatever dtype its tensors have."""
 
+# ruff: noqa: ARG001  # numba fixes the arguments of overloads and intrinsics
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,7 +15,6 @@ from numba.extending import intrinsic, overload
 from ...cpu.compiler import jit
 from ...cpu.gemm import Gemm, gemm_for
 from ...cpu.gemm_tile import host_isa
-from ...cpu.lanes import ADDRESS, Pointer
 from .cpu_table import View
 
 
@@ -28,42 +29,31 @@ def product_for(dtype: torch.dtype) -> Gemm:
 
 
 def pack(like: Any, *args: int) -> None:
-    """gemm's `pack(*args)` of a matrix whose elements are of the dtype of the pointer `like`."""
+    """The product's `pack(*args)` of a matrix whose elements are of the dtype of the pointer `like`."""
 
 
 def multiply(like: Any, *args: int) -> None:
-    """gemm's `multiply(*args)` of packed operands that hold elements of the dtype of the pointer `like`."""
+    """The product's `multiply(*args)` of packed operands that hold elements of the dtype of the pointer `like`."""
 
 
 @overload(pack, strict=False)  # type: ignore[untyped-decorator]  # numba is untyped
 def _pack(like: Any, *args: Any) -> Any:
     procedure = product_for(like.dtype).pack
 
-    def call(like: Any, *args: int) -> None:
+    def call_pack(like: Any, *args: int) -> None:
         procedure(*args)
 
-    return call
+    return call_pack
 
 
 @overload(multiply, strict=False)  # type: ignore[untyped-decorator]
 def _multiply(like: Any, *args: Any) -> Any:
     procedure = product_for(like.dtype).multiply
 
-    def call(like: Any, *args: int) -> None:
+    def call_multiply(like: Any, *args: int) -> None:
         procedure(*args)
 
-    return call
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def apart(typing: Any, address: Any, like: Any, scope: Any) -> Any:
-    """An address as a pointer to elements like those of `like`, in memory that no other `scope` of the loop touches."""
-    pointer = Pointer(like.dtype, scope.literal_value)
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.inttoptr(args[0], ADDRESS)
-
-    return pointer(types.int64, like, scope), emit
+    return call_multiply
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -77,6 +67,13 @@ def bytes_of(typing: Any, pointer: Any) -> Any:
 
 
 @jit
-def at(where: View, t: int, n: int, k: int, size: int) -> int:
-    """Address of an element of a tensor whose elements have this size."""
-    return where.address + (t * where.t + n * where.n + k * where.k) * size
+def at(where: View, t: int, n: int, k: int, like: Any) -> int:
+    """Address of an element of a tensor that holds elements like those of the pointer `like`."""
+    offset: int = (t * where.t + n * where.n + k * where.k) * bytes_of(like)
+    return where.address + offset
+
+
+@jit
+def panels_of(lanes: int, height: int) -> int:
+    """Panels of so many lanes each."""
+    return (lanes + height - 1) // height

@@ -1,174 +1,166 @@
-"""The recurrence: gate gradients step by step, last step of the chain first.
+"""The recurrence: gate gradients step by step, the last step of the chain first.
 
-A step needs dh = dy + (gate gradients of the step before) @ w_hh for all hidden units of a block, then the gates of that block
-alone. So a thread owns blocks of rows and hidden units for the whole recurrence: it multiplies, takes the gate gradients, packs them
-for the next step, and meets the others once a step. Who owns what does not change a single bit.
+A step needs dh = dy + (gate gradients of the step before) @ w_hh for the hidden units of a block, then the gates of
+that block alone. So a thread owns some rows and blocks for the whole recurrence: it multiplies, takes the gate
+gradients, packs them for the next step, and meets the others once a step. Who owns what does not change a single bit.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...cpu.compiler import jit
-from ...cpu.lanes import pointer_at
+from ...cpu.lanes import apart, pointer_at
 from ...cpu.threads import share
 from .._shared.lstm_gates_cpu import gate_gradients
-from .cpu_access import apart, at, bytes_of, multiply, pack
-from .cpu_table import Field, Sizes, sizes_of, view
+from .cpu_access import at, bytes_of, multiply, pack, panels_of
+from .cpu_table import Field, Layer, View, view
 
 READ_PER_STEP = 7  # tensors a step reads: dy, i, f, j, o, tanhc, c
 
 
+class Run(NamedTuple):
+    """Neighbouring blocks [b0, b1) of hidden units of one direction, and panels [p0, p1) of rows."""
+
+    direction: int
+    p0: int
+    p1: int
+    b0: int
+    b1: int
+
+
 @jit
-def time_of(sizes: Sizes, direction: int, step: int) -> int:
+def time_of(layer: Layer, direction: int, step: int) -> int:
     """The time index that the backward pass of a direction visits at a step."""
-    return sizes.steps - 1 - step if direction == 0 else step
+    return layer.sizes.steps - 1 - step if direction == 0 else step
 
 
 @jit
-def valid_rows(words: Any, sizes: Sizes, direction: int, step: int) -> int:
+def valid_rows(layer: Layer, direction: int, step: int) -> int:
     """How many sequences reach the time of a step: they are the first ones of the batch."""
-    batch_sizes = view(words, direction, Field.BATCH_SIZES)
+    batch_sizes = view(layer, direction, Field.BATCH_SIZES)
     if batch_sizes.address == 0:
-        return sizes.batch
-    count = pointer_at(batch_sizes.address, words)[time_of(sizes, direction, step) * batch_sizes.t]
-    return min(max(count, 0), sizes.batch)
+        return layer.sizes.batch
+    count: int = pointer_at(batch_sizes.address, layer.words)[time_of(layer, direction, step) * batch_sizes.t]
+    return min(max(count, 0), layer.sizes.batch)
 
 
 @jit
-def row_of(words: Any, direction: int, step: int) -> int:
+def rows_before(layer: Layer, direction: int, step: int) -> int:
     """Rows of gate gradients before a step."""
-    return pointer_at(view(words, direction, Field.ROW_OF_STEP).address, words)[step]
+    rows: int = pointer_at(view(layer, direction, Field.ROWS_BEFORE).address, layer.words)[step]
+    return rows
 
 
 @jit
-def splits(sizes: Sizes, threads: int) -> int:
-    """Into how many parts to cut the rows, so that directions x parts x blocks of hidden units share out evenly."""
-    panels = (sizes.batch + sizes.height - 1) // sizes.height
-    items = sizes.directions * ((sizes.hidden + sizes.width - 1) // sizes.width)
-    parts = 1
-    while parts < panels and parts * items % threads != 0 and parts * items < 8 * threads:
-        parts += 1
-    return parts
+def parts(layer: Layer) -> int:
+    """Into how many parts the rows are cut, so that directions x parts x blocks share out evenly."""
+    sizes = layer.sizes
+    items, cut = sizes.directions * sizes.blocks, 1
+    while cut < sizes.panels and cut * items % layer.threads != 0 and cut * items < 8 * layer.threads:
+        cut += 1
+    return cut
 
 
 @jit
-def owned_run(item: int, last: int, sizes: Sizes, threads: int) -> tuple[int, int, int, int, int]:
-    """The run of blocks that begins at an item: (direction, panels [p0, p1) of rows, blocks [b0, b1))."""
-    panels = (sizes.batch + sizes.height - 1) // sizes.height
-    blocks = (sizes.hidden + sizes.width - 1) // sizes.width
-    parts = splits(sizes, threads)
-    p0, p1 = share(panels, 1, item // blocks % parts, parts)
-    b0 = item % blocks
-    return item // (parts * blocks), p0, p1, b0, min(blocks, b0 + last - item)
+def owned(layer: Layer) -> tuple[int, int]:
+    """The items (direction, part of the rows, block) that the thread owns."""
+    items = layer.sizes.directions * parts(layer) * layer.sizes.blocks
+    mine: tuple[int, int] = share(items, 1, layer.thread, layer.threads)
+    return mine
 
 
 @jit
-def owned_items(sizes: Sizes, thread: int, threads: int) -> tuple[int, int]:
-    """The items (direction, part of the rows, block) that a thread owns."""
-    blocks = (sizes.hidden + sizes.width - 1) // sizes.width
-    return share(sizes.directions * splits(sizes, threads) * blocks, 1, thread, threads)
+def run_at(layer: Layer, item: int, last: int) -> Run:
+    """The run that begins at an item and ends before `last`."""
+    sizes, cut = layer.sizes, parts(layer)
+    p0, p1 = share(sizes.panels, 1, item // sizes.blocks % cut, cut)
+    b0 = item % sizes.blocks
+    return Run(item // (cut * sizes.blocks), p0, p1, b0, min(sizes.blocks, b0 + last - item))
 
 
 @jit
-def advance(
-    step: int, direction: int, p0: int, p1: int, b0: int, b1: int, words: Any, element: Any, real: Any
-) -> None:
-    """Gate gradients of a step for some rows and hidden units, and their packing for the step after."""
-    sizes = sizes_of(words)
-    first_row = row_of(words, direction, step)
-    rows = row_of(words, direction, step + 1) - first_row
-    recur(step, direction, p0, p1, b0, b1, words, real)
-    p1 = min(p1, (rows + sizes.height - 1) // sizes.height)
-    chunk_start = step - step % sizes.chunk
-    chunk_end = min(chunk_start + sizes.chunk, sizes.steps)
-    chunk_rows = row_of(words, direction, chunk_end) - row_of(words, direction, chunk_start)
-    row = first_row - row_of(words, direction, chunk_start)
-    delta = view(words, direction, Field.DELTA).address + row * sizes.width * bytes_of(real)
+def advance(layer: Layer, run: Run, step: int) -> None:
+    """Gate gradients of a step for a run, packed for the step after."""
+    sizes, real = layer.sizes, layer.real
+    recur(layer, run, step)
+    first_row = rows_before(layer, run.direction, step)
+    rows = rows_before(layer, run.direction, step + 1) - first_row
+    start = step - step % sizes.chunk
+    chunk_row = rows_before(layer, run.direction, start)
+    chunk_rows = rows_before(layer, run.direction, min(start + sizes.chunk, sizes.steps)) - chunk_row
     panel = chunk_rows * sizes.width * bytes_of(real)
-    take_gates(step, direction, p0, p1, b0, b1, rows, delta, panel, words, element, real)
-    packed = packed_step(words, direction, step)
-    blocks = (sizes.hidden + sizes.width - 1) // sizes.width
+    delta = view(layer, run.direction, Field.DELTA).address + (first_row - chunk_row) * sizes.width * bytes_of(real)
+    take_gates(layer, run, step, rows, delta, panel)
+    packed, p1 = packed_step(layer, run.direction, step), min(run.p1, panels_of(rows, sizes.height))
     for gate in range(4):
-        for block in range(b0, b1):
-            begin = gate * sizes.hidden + block * sizes.width
-            end = min(begin + sizes.width, (gate + 1) * sizes.hidden)
-            source = delta + (gate * blocks + block) * panel - begin * bytes_of(real)
-            pack(real, packed, source, rows, sizes.width, 4 * sizes.hidden, 1, sizes.height, p0, p1, begin, end)
+        for block in range(run.b0, run.b1):
+            k0 = gate * sizes.hidden + block * sizes.width
+            k1 = min(k0 + sizes.width, (gate + 1) * sizes.hidden)
+            source = delta + (gate * sizes.blocks + block) * panel - k0 * bytes_of(real)
+            pack(real, packed, source, rows, sizes.width, 4 * sizes.hidden, 1, sizes.height, run.p0, p1, k0, k1)
 
 
 @jit
-def packed_step(words: Any, direction: int, step: int) -> int:
-    """Where a step leaves its gate gradients for the step after; the two before it are no longer needed."""
-    packed = view(words, direction, Field.PACKED_STEP)
-    return packed.address + (step % 2) * packed.t
+def packed_step(layer: Layer, direction: int, step: int) -> int:
+    """Where a step leaves its gate gradients for the step after; the slowest thread may still read those before."""
+    packed: View = view(layer, direction, Field.PACKED_STEP)
+    return packed.address + step % 2 * packed.t
 
 
 @jit
-def recur(step: int, direction: int, p0: int, p1: int, b0: int, b1: int, words: Any, real: Any) -> None:
-    """dh of the rows that the step before computed: its gate gradients times w_hh. The other rows keep theirs."""
+def recur(layer: Layer, run: Run, step: int) -> None:
+    """For the rows that the step before computed, dh: its gate gradients times w_hh. The other rows keep theirs."""
     if step == 0:
         return
-    sizes = sizes_of(words)
-    rows = row_of(words, direction, step) - row_of(words, direction, step - 1)
-    blocks = (sizes.hidden + sizes.width - 1) // sizes.width
-    p1 = min(p1, (rows + sizes.height - 1) // sizes.height)
+    sizes = layer.sizes
+    rows = rows_before(layer, run.direction, step) - rows_before(layer, run.direction, step - 1)
     multiply(
-        real, view(words, direction, Field.STATE_DH).address, blocks * sizes.width, packed_step(words, direction, step - 1),
-        view(words, direction, Field.PACKED_HH).address, rows, sizes.hidden, 4 * sizes.hidden, sizes.height,
-        p0, p1, b0, b1, 0,
+        layer.real, view(layer, run.direction, Field.STATE_DH).address, sizes.blocks * sizes.width,
+        packed_step(layer, run.direction, step - 1), view(layer, run.direction, Field.PACKED_HH).address,
+        rows, sizes.hidden, 4 * sizes.hidden, sizes.height,
+        run.p0, min(run.p1, panels_of(rows, sizes.height)), run.b0, run.b1, 0,
     )  # fmt: skip
 
 
 @jit
-def take_gates(
-    step: int, direction: int, p0: int, p1: int, b0: int, b1: int, rows: int, delta: int, panel: int,
-    words: Any, element: Any, real: Any,
-) -> None:  # fmt: skip
-    """Gate gradients of the panels [p0, p1) of rows and the blocks [b0, b1), into the panels of `delta`."""
-    sizes = sizes_of(words)
-    size, real_size = bytes_of(element), bytes_of(real)
-    t = time_of(sizes, direction, step)
-    blocks = (sizes.hidden + sizes.width - 1) // sizes.width
-    i, f, j = view(words, direction, Field.I), view(words, direction, Field.F), view(words, direction, Field.J)
-    o, tanhc = view(words, direction, Field.O), view(words, direction, Field.TANHC)
-    dy = view(words, direction, Field.DY)
-    if step + 1 < sizes.steps:
-        c_prev, before = view(words, direction, Field.C), time_of(sizes, direction, step + 1)
-    else:
-        c_prev, before = view(words, direction, Field.C0), 0
-    dh, dc = view(words, direction, Field.STATE_DH).address, view(words, direction, Field.STATE_DC).address
-    gathered = view(words, direction, Field.GATHERED).address + (
-        ((direction * sizes.batch + p0 * sizes.height) // sizes.height) * blocks + b0
-    ) * READ_PER_STEP * sizes.width * size
-    for n in range(p0 * sizes.height, min(p1 * sizes.height, rows)):
-        for block in range(b0, b1):
+def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: int) -> None:
+    """Gate gradients of a run, into panels that begin at `delta` and lie `panel` bytes apart."""
+    sizes, element, real = layer.sizes, layer.element, layer.real
+    d, t = run.direction, time_of(layer, run.direction, step)
+    dy, i, f, j = view(layer, d, Field.DY), view(layer, d, Field.I), view(layer, d, Field.F), view(layer, d, Field.J)
+    o, tanhc, c_prev = view(layer, d, Field.O), view(layer, d, Field.TANHC), view(layer, d, Field.C)
+    before = time_of(layer, d, step + 1)
+    if step + 1 == sizes.steps:
+        c_prev, before = view(layer, d, Field.C0), 0
+    line = sizes.blocks * sizes.width
+    dh, dc = view(layer, d, Field.STATE_DH).address, view(layer, d, Field.STATE_DC).address
+    slot = (d * sizes.panels + run.p0) * sizes.blocks + run.b0
+    gathered = view(layer, d, Field.GATHERED).address + slot * READ_PER_STEP * sizes.width * bytes_of(element)
+    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, rows)):
+        for block in range(run.b0, run.b1):
             k = block * sizes.width
             count = min(sizes.width, sizes.hidden - k)
-            row = delta + block * panel + n * sizes.width * real_size
-            state = (n * blocks * sizes.width + k) * real_size
-            sources = (
-                at(dy, t, n, k, size), at(i, t, n, k, size), at(f, t, n, k, size), at(j, t, n, k, size),
-                at(o, t, n, k, size), at(tanhc, t, n, k, size), at(c_prev, before, n, k, size),
+            read = (
+                at(dy, t, n, k, element), at(i, t, n, k, element), at(f, t, n, k, element), at(j, t, n, k, element),
+                at(o, t, n, k, element), at(tanhc, t, n, k, element), at(c_prev, before, n, k, element),
             )  # fmt: skip
             if sizes.unit_strides == 0:
                 strides = (dy.k, i.k, f.k, j.k, o.k, tanhc.k, c_prev.k)
-                sources = gather(sources, strides, count, gathered, sizes.width, element)
-            gate_row(
-                count, row, blocks * panel, dh + state, dc + state, sources, element, real
-            )
+                read = gather(read, strides, count, gathered, sizes.width, element)
+            state = (n * line + k) * bytes_of(real)
+            row = delta + block * panel + n * sizes.width * bytes_of(real)
+            gate_row(layer, count, read, dh + state, dc + state, row, sizes.blocks * panel)
 
 
 @jit
-def gather(sources: Any, strides: Any, count: int, target: int, width: int, element: Any) -> Any:
+def gather(read: Any, strides: Any, count: int, target: int, width: int, element: Any) -> Any:
     """Copies of strided rows side by side; their addresses."""
-    size = bytes_of(element)
+    step = width * bytes_of(element)
     for index in range(READ_PER_STEP):
-        source = pointer_at(sources[index], element)
-        copy = pointer_at(target + index * width * size, element)
+        source, copy = pointer_at(read[index], element), pointer_at(target + index * step, element)
         for k in range(count):
             copy[k] = source[k * strides[index]]
-    step = width * size
     return (
         target, target + step, target + 2 * step, target + 3 * step,
         target + 4 * step, target + 5 * step, target + 6 * step,
@@ -176,15 +168,16 @@ def gather(sources: Any, strides: Any, count: int, target: int, width: int, elem
 
 
 @jit
-def gate_row(
-    count: int, row: int, gate_step: int, dh_address: int, dc_address: int, sources: Any, element: Any, real: Any
-) -> None:
-    """Gate gradients of one row of a block; dc becomes that of the step before in time."""
-    dy, i, f = apart(sources[0], element, 10), apart(sources[1], element, 11), apart(sources[2], element, 12)
-    j, o, tanhc = apart(sources[3], element, 13), apart(sources[4], element, 14), apart(sources[5], element, 15)
-    c_prev, dh, dc = apart(sources[6], element, 16), apart(dh_address, real, 17), apart(dc_address, real, 18)
-    di, df = apart(row, real, 19), apart(row + gate_step, real, 20)
-    dg, do = apart(row + 2 * gate_step, real, 21), apart(row + 3 * gate_step, real, 22)
+def gate_row(layer: Layer, count: int, read: Any, dh_at: int, dc_at: int, row: int, gate_step: int) -> None:
+    """Gate gradients of one row of a block; dc becomes that of the state the step started from."""
+    element, real = layer.element, layer.real
+    dy, i = apart(pointer_at(read[0], element), 0), apart(pointer_at(read[1], element), 1)
+    f, j = apart(pointer_at(read[2], element), 2), apart(pointer_at(read[3], element), 3)
+    o, tanhc = apart(pointer_at(read[4], element), 4), apart(pointer_at(read[5], element), 5)
+    c_prev = apart(pointer_at(read[6], element), 6)
+    dh, dc = apart(pointer_at(dh_at, real), 7), apart(pointer_at(dc_at, real), 8)
+    di, df = apart(pointer_at(row, real), 9), apart(pointer_at(row + gate_step, real), 10)
+    dg, do = apart(pointer_at(row + 2 * gate_step, real), 11), apart(pointer_at(row + 3 * gate_step, real), 12)
     for k in range(count):
         di[k], df[k], dg[k], do[k], dc[k] = gate_gradients(
             dy[k] + dh[k], dc[k], i[k], f[k], j[k], o[k], tanhc[k], c_prev[k]

@@ -10,8 +10,8 @@ from ...core.meta import Meta
 from ...core.spec import Call
 from ...cpu.gemm import Gemm
 from .cpu_access import computed_dtype, product_for
+from .cpu_ends import TURN
 from .cpu_loop import READ_PER_STEP
-from .cpu_products import TURN
 from .cpu_table import Field, Place, Sizes, Table
 from .spec import LstmDims
 
@@ -60,6 +60,8 @@ class LayerPlan:
         dims, gemm = self.dims, self.gemm
         features = dims.layer_input(self.layer)
         sources = 1 if self.layer == 0 else dims.D
+        chunk = max(1, min(dims.T, CHUNK_ROWS // max(1, dims.N)))
+        height = even_height(gemm, dims.N)
         return Sizes(
             steps=dims.T,
             batch=dims.N,
@@ -67,10 +69,12 @@ class LayerPlan:
             directions=dims.D,
             features=features,
             sources=sources,
-            chunk=max(1, min(dims.T, CHUNK_ROWS // max(1, dims.N))),
+            chunk=chunk,
             width=gemm.width,
-            height=even_height(gemm, dims.N),
-            tall=gemm.rows,
+            blocks=-(-dims.H // gemm.width),
+            height=height,
+            panels=-(-dims.N // height),
+            tall=even_height(gemm, chunk * dims.N),
             source_height=even_height(gemm, features // sources),
             state_height=even_height(gemm, dims.H),
             unit_strides=1,
@@ -107,6 +111,7 @@ class LayerPlan:
         return {name: place for name, place in places.items() if place is not None}
 
     def sequence_lengths(self) -> Place | None:
+        """The counts of valid sequences at each time, if lengths vary."""
         meta: Meta | None = self.call["batch_sizes"]
         return None if meta is None else Place(self.operands["batch_sizes"], None, 0, (meta.strides[0], 0, 0))
 
@@ -129,7 +134,9 @@ class LayerPlan:
         if metas is None:
             return None
         strides = metas[member].strides
-        return Place(self.operands[name], member, 0, (0, strides[0], strides[1]) if len(strides) == 2 else (0, 0, strides[0]))
+        return Place(
+            self.operands[name], member, 0, (0, strides[0], strides[1]) if len(strides) == 2 else (0, 0, strides[0])
+        )
 
     def sequence(self, name: str, direction: int = 0) -> Place | None:
         """input, dx or the part of dy that belongs to a direction."""
@@ -161,15 +168,15 @@ class LayerPlan:
 
     @property
     def line(self) -> int:
-        """Hidden units in whole blocks."""
-        return self.panels(self.dims.H, self.gemm.width, 1)
+        """Hidden units, rounded up to whole blocks."""
+        return self.sizes.blocks * self.sizes.width
 
     def chain_scratch(self) -> Places:
         """Scratch of one direction."""
         dims, sizes, real = self.dims, self.sizes, self.gemm.operand.unit
         step = self.panels(dims.N, sizes.height, 4 * dims.H)
         places = {
-            Field.ROW_OF_STEP: self.reserve(dims.T + 1, 8),
+            Field.ROWS_BEFORE: self.reserve(dims.T + 1, 8),
             Field.PACKED_HH: self.reserve(self.panels(dims.H, sizes.width, 4 * dims.H), real),
             Field.STATE_DH: self.reserve(dims.N * self.line, real),
             Field.STATE_DC: self.reserve(dims.N * self.line, real),
@@ -192,7 +199,7 @@ class LayerPlan:
         places = {Field.ZEROS: self.reserve(dims.H, item)}
         if self.layer == dims.L - 1 and self.call["dy"] is None:
             places[Field.DY] = replace(places[Field.ZEROS], strides=(0, 0, 1))
-        places[Field.GATHERED] = self.reserve(dims.D * -(-dims.N // sizes.height) * self.line * READ_PER_STEP, item)
+        places[Field.GATHERED] = self.reserve(dims.D * sizes.panels * self.line * READ_PER_STEP, item)
         if self.wants_dx:
             places[Field.PACKED_DELTA] = self.reserve(self.panels(rows, sizes.tall, 4 * dims.H), real)
             places[Field.DX_ROWS] = self.reserve(rows * sizes.features, real)
@@ -207,8 +214,10 @@ class LayerPlan:
 
     @property
     def wants_dx(self) -> bool:
+        """Whether somebody needs this layer's dx: the caller or the layer below."""
         return self.layer > 0 or self.call["dx"] is not None
 
     @property
     def wants_params(self) -> bool:
+        """Whether the caller wants the gradients of the parameters."""
         return self.call["dparams"] is not None

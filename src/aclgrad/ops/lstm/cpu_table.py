@@ -1,7 +1,7 @@
 """What a launch tells the compiled layer: one row of 64-bit words, written in Python and read in the kernel.
 
-First the sizes, then a block of views for each direction. A view is the address of a tensor's first element and its strides
-in elements along time, batch and features; a tensor that is not there has address 0.
+First the sizes, then a block of views for each direction. A view is the address of a tensor's first element and its
+strides in elements along time, batch and features; a tensor that is not there has address 0.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from ...cpu.compiler import jit
 
 
 class Sizes(NamedTuple):
-    """One layer's sizes; the rest of the table hangs on them."""
+    """One layer's sizes. Hidden units come in blocks, as wide as a panel of B; rows of a step in panels of A."""
 
     steps: int
     batch: int
     hidden: int
     directions: int
     features: int  # of the layer's input
-    sources: int  # tensors the layer's input consists of, side by side
+    sources: int  # tensors that the layer's input consists of, side by side
     chunk: int  # steps between two rounds of large products
-    width: int  # hidden units in a block: columns of a panel of B
-    height: int  # rows of a panel of a step's gate gradients
-    tall: int  # rows of a panel of a chunk's gate gradients
-    source_height: int  # features in a panel of the layer's input
-    state_height: int  # hidden units in a panel of the previous states
+    width: int  # hidden units in a block
+    blocks: int
+    height: int  # rows in a panel of a step's gate gradients
+    panels: int
+    tall: int  # rows in a panel of a chunk's gate gradients
+    source_height: int  # features in a panel of one source
+    state_height: int  # hidden units in a panel of previous states
     unit_strides: int  # 1 if the features of everything a step reads are contiguous
 
 
@@ -52,17 +54,17 @@ class Field(IntEnum):
     # outputs
     DX, DH_PREV, DC_PREV, DW_IH, DW_HH, DB_IH, DB_HH = range(17, 24)
     # scratch of the direction
-    ROW_OF_STEP = 24  # int64 [T + 1]: rows of gate gradients before each step, in the order of the backward pass
+    ROWS_BEFORE = 24  # int64 [T + 1]: rows of gate gradients before each step, in the order of the backward pass
     PACKED_IH = 25  # weights as B
     PACKED_HH = 26
     STATE_DH = 27  # [N, blocks·width]
     STATE_DC = 28
-    PACKED_STEP = 29  # gate gradients of a step as A; the view's t leads to those of the step after
+    PACKED_STEP = 29  # gate gradients of a step as A; the view's t leads in bytes to those of the step after
     DELTA = 30  # gate gradients of a chunk as B: 4·blocks panels
     DW = 31  # transposed weight gradients [features + H, 4·blocks·width]
     DB = 32  # float64 [4·blocks·width]
     # scratch of all directions
-    PACKED_SOURCE0 = 33  # transposed layer input and previous states of a chunk as A
+    PACKED_SOURCE0 = 33  # layer input and previous states of a chunk, transposed, as A
     PACKED_SOURCE1 = 34
     PACKED_STATE = 35
     PACKED_DELTA = 36  # gate gradients of a chunk as A
@@ -76,19 +78,36 @@ SIZE_WORDS, VIEW_WORDS = len(Sizes._fields), len(View._fields)
 CHAIN_WORDS = VIEW_WORDS * len(Field)
 
 
+class Layer(NamedTuple):
+    """What every function of the kernel is handed: the layer as one thread of the team sees it.
+
+    `element`, `real` and `wide` are pointers that count for their types: what tensors hold, what is computed in, what
+    bias gradients are summed in.
+    """
+
+    thread: int
+    threads: int
+    words: Any
+    sizes: Sizes
+    element: Any
+    real: Any
+    wide: Any
+
+
 @jit
 def sizes_of(words: Any) -> Sizes:
-    """The layer's sizes."""
+    """The sizes at the head of the table."""
     return Sizes(
-        words[0], words[1], words[2], words[3], words[4], words[5], words[6],
-        words[7], words[8], words[9], words[10], words[11], words[12],
+        words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7],
+        words[8], words[9], words[10], words[11], words[12], words[13], words[14],
     )  # fmt: skip
 
 
 @jit
-def view(words: Any, direction: int, name: int) -> View:
+def view(layer: Layer, direction: int, name: int) -> View:
     """A tensor of one direction."""
     at = SIZE_WORDS + direction * CHAIN_WORDS + name * VIEW_WORDS
+    words = layer.words
     return View(words[at], words[at + 1], words[at + 2], words[at + 3])
 
 
@@ -99,7 +118,7 @@ class Place:
     operand: int
     member: int | None
     offset: int
-    strides: tuple[int, int, int]
+    strides: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass
@@ -130,4 +149,3 @@ class Table:
                 tensor = tensor[place.member]
             words[position] = tensor.data_ptr() + place.offset
         return words
-

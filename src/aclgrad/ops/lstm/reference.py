@@ -7,7 +7,7 @@ In float64 this is the truth every kernel is judged against. `lstm` can be diffe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,10 +18,11 @@ Forward = tuple[
     Tensor, Tensor, Tensor,
     list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor],
 ]  # fmt: skip
-"""output, hy, cy, then what a gradient needs, each a list over layer-directions of [T, N, H]: i, j, f, o, h, c, tanhc."""
+"""(output, hy, cy), then lists over layers and directions of [T, N, H] for the gradient: i, j, f, o, h, c, tanhc."""
 
 
-class Chain(NamedTuple):
+@dataclass(frozen=True)
+class Chain:
     """One direction of one layer."""
 
     index: int  # in the lists of saved activations and in dimension 0 of the states
@@ -47,8 +48,8 @@ def lstm(
     batch_sizes: Tensor | None = None,
     has_bias: bool = True,
     num_layers: int = 1,
-    dropout: float = 0.0,
-    train: bool = True,
+    dropout: float = 0.0,  # noqa: ARG001  # in the document's argument list, without effect
+    train: bool = True,  # noqa: ARG001
     bidirectional: bool = False,
     batch_first: bool = False,
 ) -> Forward:
@@ -117,11 +118,11 @@ def lstm_backward(
     batch_sizes: Tensor | None = None,
     has_bias: bool = True,
     num_layers: int = 1,
-    dropout: float = 0.0,
-    train: bool = True,
+    dropout: float = 0.0,  # noqa: ARG001  # in the document's argument list, without effect
+    train: bool = True,  # noqa: ARG001
     bidirectional: bool = False,
     batch_first: bool = False,
-    output_mask: Sequence[bool] | None = None,
+    output_mask: Sequence[bool] | None = None,  # noqa: ARG001  # what to skip is a kernel's business
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     """Gradient: (dx, dh_prev, dc_prev, dparams), shaped as input, hx[0], hx[1] and params.
 

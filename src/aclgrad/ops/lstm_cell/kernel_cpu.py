@@ -24,11 +24,12 @@ from .._shared.lstm_gates_cpu import gate_gradients
 
 GATES = 4
 GRAIN = 4096  # elements worth a thread
-STRIP = 512  # columns whose sums stay in the nearest cache
 GROUP = 4  # rows summed before they are widened: fewer roundings than a pairwise sum of eight rows has
 LINE = 16  # elements; sums start on a cache line
-MOST_BLOCKS, LEAST_ROWS = 64, 32
-HEAD = 7
+MOST_BLOCKS, LEAST_ROWS = 64, 16
+MOST_COLUMNS, LEAST_COLUMNS = 2048, 256  # of a strip: long runs stream well, and their sums must stay in a near cache
+ENOUGH_PIECES = 8  # strips are no shorter than this many pieces need
+HEAD = 8
 
 
 @jit
@@ -67,14 +68,14 @@ def _tanh_or_nan(c: Any) -> Any:
 @jit
 def _pieces(thread: int, threads: int, table: Any, pointers: Any, few: Any, sums: Any) -> None:
     """A thread's share of the pieces."""
-    rows, columns, block, pitch = table[0], table[1], table[2], table[3]
+    rows, columns, block, strip, pitch = table[0], table[1], table[2], table[3], table[4]
     along, down = table + HEAD, table + HEAD + len(pointers)
-    strips = (columns + STRIP - 1) // STRIP
+    strips = (columns + strip - 1) // strip
     blocks = (rows + block - 1) // block
     first, last = share(blocks * strips, 1, thread, threads)
     for piece in range(first, last):
-        top, left = piece // strips * block, piece % strips * STRIP
-        width = min(STRIP, columns - left)
+        top, left = piece // strips * block, piece % strips * strip
+        width = min(strip, columns - left)
         corner = moved(moved(pointers, along, left), down, top)
         height = min(block, rows - top)
         if few is None:
@@ -102,13 +103,13 @@ def _collect(few: Any, sums: Any, count: int) -> None:
 @jit
 def _fold(thread: int, threads: int, table: Any, sums: Any, bias: Any) -> None:
     """The bias gradient: the sums of the blocks, added block after block to those of the first."""
-    rows, columns, block, pitch, stride = table[0], table[1], table[2], table[3], table[4]
-    strips = (columns + STRIP - 1) // STRIP
+    rows, columns, block, strip, pitch, stride = table[0], table[1], table[2], table[3], table[4], table[5]
+    strips = (columns + strip - 1) // strip
     blocks = (rows + block - 1) // block
     first, last = share(strips * GATES, 1, thread, threads)
     for item in range(first, last):
-        left = item // GATES * STRIP
-        width = min(STRIP, columns - left)
+        left = item // GATES * strip
+        width = min(strip, columns - left)
         total = sums + item * pitch
         for b in range(1, blocks):
             other = total + b * strips * GATES * pitch
@@ -125,10 +126,11 @@ def _kernel(
 ) -> None:  # fmt: skip
     """A thread's part of the whole.
 
-    `table`: rows, columns, rows of a block, distance between the sums of gates, the bias gradient's stride, distances
-    between gates and between their gradients; then every operand's stride along a row, and every one's down a column.
+    `table`: rows, columns, rows of a block, columns of a strip, distance between the sums of gates, the bias gradient's
+    stride, distances between gates and between their gradients; then every operand's stride along a row, and every
+    one's down a column.
     """
-    next_gate, next_grad = table[5], table[6]
+    next_gate, next_grad = table[6], table[7]
     i, f, g, o = gates, gates + next_gate, gates + 2 * next_gate, gates + 3 * next_gate
     di, df = apart(grad_gates, 0), apart(grad_gates + next_grad, 1)
     dg, do = apart(grad_gates + 2 * next_grad, 2), apart(grad_gates + 3 * next_grad, 3)
@@ -154,16 +156,18 @@ class LstmCellBackward:
         arguments = [Step(cx.dtype, steps[k]) for k in (*range(5), 8, 12)]
 
         block = max(LEAST_ROWS, -(-rows // MOST_BLOCKS))
-        pitch = -(-min(columns, STRIP) // LINE) * LINE + LINE  # a power of two would make cache sets collide
+        blocks = -(-rows // block)
+        strip = min(MOST_COLUMNS, max(LEAST_COLUMNS, columns * blocks // ENOUGH_PIECES))
+        pitch = -(-min(columns, strip) // LINE) * LINE + LINE  # a power of two would make cache sets collide
         distances = (columns * storage.strides[1], columns * gates.strides[1])
-        head = (rows, columns, block, pitch, 0 if bias is None else bias.strides[0], *distances)
+        head = (rows, columns, block, strip, pitch, 0 if bias is None else bias.strides[0], *distances)
         self._table = torch.tensor([*head, *along, *down], dtype=torch.int64)
         self._table_address = self._table.data_ptr()
         self._zero = torch.zeros(1, dtype=cx.dtype)  # stands for a missing gradient, with strides of 0
         self._zero_address = self._zero.data_ptr()
         self._count = rows * columns
         self._has_bias = bias is not None
-        sums = -(-rows // block) * -(-columns // STRIP) * GATES * pitch if self._has_bias else 0
+        sums = blocks * -(-columns // strip) * GATES * pitch if self._has_bias else 0
         wide = torch.float64 if cx.dtype == torch.float64 else torch.float32
         self._few_offset = sums * torch.float64.itemsize
         self.workspace = sums * (torch.float64.itemsize + wide.itemsize)
