@@ -30,7 +30,7 @@ def run_line(line, namespace):
 def test_the_readmes_examples_run_and_print_what_they_say(capsys):
     namespace = {}
     try:
-        for block in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S):
+        for block in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL):
             lines = block.splitlines()
             for k, line in enumerate(lines):
                 if not line.strip() or line.startswith("#"):

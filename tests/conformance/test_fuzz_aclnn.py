@@ -14,7 +14,16 @@ from aclgrad.frontends.aclnn.executor import EXECUTORS
 from aclgrad.testing.program import program
 
 ROUNDS = 250
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool)
+DTYPES = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+)
 JUNK = (None, 0, -1, 7, 2**63, 1.5, "junk", b"", [], {}, (), True, object, float("nan"), 0x4AC1_0A00_0000_0001)
 STATUSES = {0, 161001, 161002, 361001, 561000, 561003, 561103}
 
@@ -70,7 +79,9 @@ def require_legal(operator, args, outs):
     params = (*operator.spec.args, *operator.spec.outs)
     kinds = (Tensor, Out, OutList, BoolArray)
     as_handles = [
-        None if isinstance(param, BoolArray) or (isinstance(param, kinds) and type(value) is int and value == 0) else value
+        None
+        if isinstance(param, BoolArray) or (isinstance(param, kinds) and type(value) is int and value == 0)
+        else value
         for param, value in zip(params, (*args, *outs), strict=True)
     ]
     for param, value in zip(params, as_handles, strict=True):
@@ -115,7 +126,9 @@ def test_random_arguments(operator, seed):
         require_legal(operator, values[: len(args)], values[len(args) :])
         workspace = rng.choice([torch.empty(size, dtype=torch.uint8), None, 0, 12345, "x", torch.empty(3)])
         given = rng.choice([size, size, 0, -1, 2**70, "x"])
-        status = second(workspace, given, rng.choice([executor, executor, None, 99, "x"]), rng.choice([None, 0, None, 4711, "x"]))
+        status = second(
+            workspace, given, rng.choice([executor, executor, None, 99, "x"]), rng.choice([None, 0, None, 4711, "x"])
+        )
         assert status in STATUSES
     assert accepted
 
@@ -162,7 +175,9 @@ def test_random_sequences_of_handle_calls(seed):
             lambda: aclnn.aclSetRawTensorAddr(rng.choice(tensors), rng.choice(blocks)),
             lambda: aclnn.aclSetAclOpExecutorRepeatable(rng.choice(executors)[1]),
             lambda: aclnn.aclDestroyAclOpExecutor(rng.choice(executors)[1]),
-            lambda: aclnn.aclSetInputTensorAddr(rng.choice(executors)[1], rng.randrange(3), rng.choice(tensors), rng.choice(blocks)),
+            lambda: aclnn.aclSetInputTensorAddr(
+                rng.choice(executors)[1], rng.randrange(3), rng.choice(tensors), rng.choice(blocks)
+            ),
             lambda: lists.append(aclnn.aclCreateTensorList([rng.choice(tensors)], 1)),
             lambda: aclnn.aclDestroyTensorList(rng.choice(lists)),
             lambda: aclnn.aclInitTensor(rng.choice(tensors), [2, 2], 2, 0, None, 0, 2, [2, 2], 2, rng.choice(blocks)),

@@ -128,3 +128,13 @@ def test_machine_code_is_kept_on_disk_until_the_source_changes(tmp_path: Any) ->
 
     assert [hits(1), hits(1), hits(22), hits(22)] == [0, 1, 0, 1]
     assert len(list(tmp_path.rglob("*.nbi"))) == 1, "what the older source left should be gone"
+
+
+def test_a_cpu_without_half_conversions_is_refused(monkeypatch):
+    from aclgrad.core.errors import Unsupported
+    from aclgrad.cpu import compiler
+
+    monkeypatch.setattr(compiler.llvm, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr(compiler.llvm, "get_host_cpu_features", lambda: {"avx": True, "f16c": False})
+    with pytest.raises(Unsupported, match="F16C"):
+        compiler.require_half_conversions.__wrapped__()

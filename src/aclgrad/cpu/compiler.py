@@ -18,10 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import torch
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, register_model
 
+from ..core.errors import Unsupported
 from .elements import DOUBLE, I32, I64
 from .lanes import ADDRESS, Pointer
 
@@ -178,8 +180,17 @@ _compiling = Lock()
 
 
 @cache
+def require_half_conversions() -> None:
+    """Refuse x86 CPUs that cannot convert half precision: LLVM would call library functions that are not there."""
+    machine = llvm.get_process_triple().partition("-")[0]
+    if machine in ("x86_64", "i686", "i386") and not llvm.get_host_cpu_features().get("f16c", False):
+        raise Unsupported("needs a CPU that converts half precision (F16C)")
+
+
+@cache
 def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     """The compiled C function `void(block)` of a kernel; from the disk if this very code was compiled before."""
+    require_half_conversions()
     arguments = argument_types(signature)
     namespace = {
         "__name__": kernel.__module__,

@@ -42,7 +42,7 @@ SHARED_PANELS = 64
 class Gemm:
     """The product for one element type. The functions are for kernels and take 64-bit integers throughout.
 
-    A kernel that is made with these numbers carries `name` in its own (see `procedures.named`): they end up in its code.
+    A kernel made with these numbers carries `name` in its own (see `procedures.named`): they end up in its code.
     """
 
     name: str

@@ -34,9 +34,10 @@ def linear_cross_entropy_backward(
     `sum_exp_logits` [BT] of the whole vocabulary to have it recomputed in bounded memory.
 
     Shapes: `grad` [BT] float32; `input` [BT, H] and `weight` [V, H] of one dtype: float16, bfloat16, float32 or
-    float64; `target_mask` is 1 where the target lies in another shard: uint8 with eight tokens a byte, least significant bit
-    first, or bool [BT]; `masked_target` [BT] int32 or int64 is the target's row in `weight`. A row out of range
-    subtracts nothing, or raises with `check=True`. p is rounded once to a half type, products accumulate in float32.
+    float64; `target_mask` is 1 where the target lies in another shard: uint8 with eight tokens a byte, least
+    significant bit first, or bool [BT]; `masked_target` [BT] int32 or int64 is the target's row in `weight`. A row out
+    of range subtracts nothing, or raises with `check=True`. p is rounded once to a half type, products accumulate in
+    float32.
 
     >>> import torch, aclgrad
     >>> x, w = torch.eye(2, 4), torch.zeros(3, 4)
