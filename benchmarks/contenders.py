@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,10 +13,10 @@ from aclgrad.testing.layouts import apply
 
 from .device import COLD, MIB, Device
 from .peers import peers_of
+from .report import OURS
 
-OURS = "aclgrad"
 MOST_SETS = 128
-CACHED = "one set, in the caches"
+FITS = 2  # inputs and outputs of this many last caches still leave something in them from call to call
 
 
 class Contender:
@@ -60,16 +60,36 @@ def _ours(operator: str, args: Sequence[Any], writes_out: bool) -> Callable[[], 
     return lambda: function(*args)
 
 
-def rotation(args: Sequence[Any], cost: Cost, device: Device) -> tuple[list[Sequence[Any]], str]:
-    """Copies of the arguments to take turns with, and what they are in words.
+class Inputs(NamedTuple):
+    """Sets of arguments to take turns with, whether each is read just before it is timed, and a word about them."""
 
-    An operator without products is measured at memory speed: its inputs exceed the last cache, alone or by rotation.
-    One with products reads the same inputs every time; so does a call so small that its overhead is what is measured.
-    """
-    size = bytes_moved(args, ())
-    count = 1 if cost.flops else -(-COLD * device.last_cache // max(cost.bytes, 1))
-    if count > MOST_SETS:
-        return [args], CACHED
+    sets: Sequence[Sequence[Any]]
+    warm: bool
+    words: str
+
+
+def same_inputs(args: Sequence[Any], warm: bool) -> Inputs:
+    """One set; `warm` if it is to be in the caches when it is timed."""
+    return Inputs([args], warm, f"one set of {bytes_moved(args, ()) / MIB:.3g} MiB{', in the caches' if warm else ''}")
+
+
+def rotated_inputs(args: Sequence[Any], count: int) -> Inputs:
+    """As many copies of the arguments."""
     copies = [[apply(torch.clone, value) for value in args] for _ in range(count - 1)]
-    words = f"{count} sets in rotation" if copies else "one set"
-    return [args, *copies], f"{words}, {count * size / MIB:.3g} MiB"
+    return Inputs([args, *copies], False, f"{count} sets in rotation, {count * bytes_moved(args, ()) / MIB:.3g} MiB")
+
+
+def regimes(args: Sequence[Any], cost: Cost, device: Device) -> tuple[Inputs, Inputs | None]:
+    """What to measure on, and what else beside it.
+
+    An operator without products runs at the speed of memory or of a cache: both are measured where the inputs fit the
+    last cache, unless they are so small that only the overhead counts. One with products reads the same inputs always.
+    """
+    if cost.flops:
+        return same_inputs(args, warm=False), None
+    count = -(-COLD * device.last_cache // max(cost.bytes, 1))
+    if count > MOST_SETS:
+        return same_inputs(args, warm=True), None
+    if cost.bytes > device.last_cache * FITS:
+        return rotated_inputs(args, count), None
+    return same_inputs(args, warm=True), rotated_inputs(args, count)

@@ -60,10 +60,10 @@ class Device(ABC):
         """The value with its tensors on this device."""
         return apply(lambda tensor: tensor.to(self.kind), value)
 
-    def copy(self, count: int) -> Call:
-        """A copy that reads and writes `count` bytes in all, each time elsewhere in memory larger than the caches."""
+    def copy(self, count: int, warm: bool = False) -> Call:
+        """A copy that reads and writes `count` bytes in all, each time elsewhere in large memory unless `warm`."""
         half = max(1, count // 2)
-        size = max(half, COLD * self.last_cache // 2)
+        size = half if warm else max(half, COLD * self.last_cache // 2)
         source, target = (torch.ones(size, dtype=torch.uint8, device=self.kind) for _ in range(2))
         windows = [(target[at : at + half], source[at : at + half]) for at in range(0, size - half + 1, half)]
 

@@ -7,17 +7,16 @@ from itertools import groupby
 from pathlib import Path
 
 from .machine import title
-from .report import Measured, Report, Row
-from .terminal import mib, quantity, seconds, unit_of
+from .report import OURS, Regime, Report, Row
+from .terminal import SHORT_DTYPES, mib, quantity, seconds, unit_of
 from .timing import Timing
 
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
-SHORT_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 
 LEFT, RIGHT = "---", "---:"
 COLUMNS = {
     "Operator": LEFT, "Case": LEFT, "dtype": LEFT, "Time": RIGHT, "Peer": LEFT, "Peer's time": RIGHT,
-    "Faster by": RIGHT, "Of the bound": RIGHT, "Extra MiB": RIGHT, "Peer's": RIGHT,
+    "Faster by": RIGHT, "Of the bound": RIGHT, "Cold": RIGHT, "Extra MiB": RIGHT, "Peer's": RIGHT,
 }  # fmt: skip
 
 
@@ -37,18 +36,27 @@ def render(report: Report) -> str:
 
 
 def _case(rows: Sequence[Row]) -> list[str]:
-    peer = next((row.peer for row in rows if row.peer), None)
+    peer = next((row.main.peer for row in rows if row.main), None) or ""
     return [
         rows[0].case,
         _each(rows, lambda row: SHORT_DTYPES[row.dtype]),
-        _times([row.ours for row in rows]),
-        peer or "",
-        _times([row.peers.get(peer or "") for row in rows]),
-        _each(rows, lambda row: f"{row.speedup:.2f}×" if row.speedup else ""),
-        _each(rows, lambda row: f"{row.share_of_bound:.2f}" if row.share_of_bound else ""),
-        _each(rows, lambda row: mib(row.ours.extra_bytes) if row.ours else ""),
-        _each(rows, lambda row: mib(row.peers[row.peer].extra_bytes) if row.peer else ""),
+        _times([row.main.ours if row.main else None for row in rows]),
+        peer,
+        _times([row.main.peers.get(peer) if row.main else None for row in rows]),
+        _each(rows, lambda row: _speedup(row.main)),
+        _each(rows, lambda row: _share(row.main)),
+        _each(rows, lambda row: _speedup(row.cold)),
+        _each(rows, lambda row: mib(row.extra_bytes.get(OURS))),
+        _each(rows, lambda row: mib(row.extra_bytes.get(peer))),
     ]
+
+
+def _speedup(regime: Regime | None) -> str:
+    return f"{regime.speedup:.2f}×" if regime and regime.speedup else ""
+
+
+def _share(regime: Regime | None) -> str:
+    return f"{regime.share_of_bound:.2f}" if regime and regime.share_of_bound else ""
 
 
 def _each(rows: Sequence[Row], cell: Callable[[Row], str]) -> str:
@@ -57,13 +65,13 @@ def _each(rows: Sequence[Row], cell: Callable[[Row], str]) -> str:
     return cells[0] if len(set(cells)) == 1 else " / ".join(cell or "–" for cell in cells)
 
 
-def _times(measured: Sequence[Measured | None]) -> str:
+def _times(timings: Sequence[Timing | None]) -> str:
     """Medians side by side in the unit of the smallest."""
-    known = [item.timing.median for item in measured if item]
+    known = [timing.median for timing in timings if timing]
     if not known:
         return "gate red"
     unit, scale = unit_of(min(known))
-    cells = [_digits(item.timing.median / scale) if item else "gate red" for item in measured]
+    cells = [_digits(timing.median / scale) if timing else "gate red" for timing in timings]
     return f"{' / '.join(cells)} {unit}"
 
 

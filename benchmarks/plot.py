@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from .machine import title
-from .report import Report, Row, Sweep
+from .report import Regime, Report, Row, Sweep
 from .terminal import seconds
 
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
 
 def draw(report: Report, path: Path) -> None:
     """Write the picture."""
-    rows = [row for row in report.rows if row.speedup]
+    rows = [row for row in report.rows if row.main and row.main.speedup]
     with plt.rc_context(STYLE):
         height = max(6.0, 1.6 + 0.24 * (len(rows) + 1.5 * len({row.operator for row in rows})))
         figure = plt.figure(figsize=(13, height), layout="constrained")
@@ -61,7 +61,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
             "backgroundcolor": "white",
         }
         axes.text(0.005, y - 1.05, operator, weight="bold", **heading)
-        axes.text(0.995, y - 1.05, f"against {members[0].peer}", ha="right", color=FAINT, **heading)
+        axes.text(0.995, y - 1.05, f"against {_main(members[0]).peer}", ha="right", color=FAINT, **heading)
         for case, dtypes in groupby(members, key=lambda row: row.case):
             first = y
             for row in dtypes:
@@ -73,7 +73,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(y - 0.3, 0)
-    values = [row.speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
+    values = [_main(row).speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
     axes.set_xlim(min([0.45, *(v / 1.5 for v in values)]), max([2.5, *(v * 1.6 for v in values)]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -83,8 +83,16 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
     seen = {row.dtype for row in rows}
     handles: list[Artist] = [Patch(color=COLORS[dtype], label=dtype) for dtype in COLORS if dtype in seen]
     handles.append(Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=2, linestyle="", label="bar"))
+    cold: dict[str, Any] = {"marker": "o", "color": "white", "markeredgecolor": INK, "markersize": 5, "linestyle": ""}
+    handles.append(Line2D([], [], label="inputs from memory", **cold))
     handles.append(Patch(color="none", label="red: bar missed"))
     axes.legend(handles=handles, loc="lower right", frameon=True, edgecolor=GRID, facecolor="white", framealpha=1)
+
+
+def _main(row: Row) -> Regime:
+    """The regime of a row that has one."""
+    assert row.main is not None
+    return row.main
 
 
 def _limits(row: Row, report: Report) -> list[tuple[float, bool | None]]:
@@ -94,9 +102,12 @@ def _limits(row: Row, report: Report) -> list[tuple[float, bool | None]]:
 
 
 def _one(axes: Axes, y: float, row: Row, report: Report) -> None:
-    speedup = row.speedup or 1.0
+    speedup = _main(row).speedup or 1.0
     axes.barh(y, speedup - 1, left=1, height=0.78, color=COLORS[row.dtype], zorder=2)
     ends, missed = [speedup], False
+    if row.cold and row.cold.speedup:
+        axes.plot(row.cold.speedup, y, "o", color="white", markeredgecolor=INK, markersize=5, zorder=5)
+        ends.append(row.cold.speedup)
     for limit, met in _limits(row, report):
         axes.plot([limit] * 2, [y - 0.46, y + 0.46], color=INK, linewidth=2.2, zorder=4, solid_capstyle="butt")
         missed |= met is False
@@ -124,6 +135,5 @@ def _against_size(axes: Axes, sweep: Sweep) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(color=GRID)
     axes.set_title(sweep.operator, loc="left", weight="bold", fontsize=11)
-    axes.set_title(f"time against size, {sweep.dtype}", loc="right", color=FAINT)
-    axes.set_xlabel("elements")
+    axes.set_xlabel(f"elements, {sweep.dtype}, inputs from memory")
     axes.legend(frameon=False)

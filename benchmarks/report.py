@@ -11,34 +11,19 @@ from .bars import Judged
 from .gate import Gate
 from .timing import Timing
 
-
-@dataclass(frozen=True)
-class Measured:
-    """One contender: seconds a run, and the most bytes it held beside its outputs."""
-
-    timing: Timing
-    extra_bytes: int | None = None
+OURS = "aclgrad"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One case in one dtype. A red gate leaves `ours` and `peers` empty; the first peer is the one bars are about."""
+class Regime:
+    """Ours and the peers on one choice of inputs; the first peer is the one bars are about."""
 
-    operator: str
-    case: str
-    dtype: str
-    backend: str
-    gate: Gate
-    inputs: str = ""
-    ours: Measured | None = None
-    peers: dict[str, Measured] = field(default_factory=dict)
-    bound: float | None = None  # seconds
-    bound_by: str = ""
-    others: float = 0.0  # share of the machine's time that other programs took meanwhile
-
-    @property
-    def key(self) -> str:
-        return f"{self.operator}/{self.case}/{self.dtype}"
+    inputs: str  # in words
+    ours: Timing
+    peers: dict[str, Timing]
+    bound: float | None  # seconds
+    bound_by: str
+    others: float  # share of the machine's time that other programs took meanwhile
 
     @property
     def peer(self) -> str | None:
@@ -47,21 +32,44 @@ class Row:
     @property
     def speedup(self) -> float | None:
         """The first peer's time over ours."""
-        if self.ours is None or self.peer is None:
-            return None
-        return self.peers[self.peer].timing.median / self.ours.timing.median
+        return None if self.peer is None else self.peers[self.peer].median / self.ours.median
 
     @property
     def share_of_bound(self) -> float | None:
         """The bound's time over ours."""
-        return self.bound / self.ours.timing.median if self.ours and self.bound else None
+        return None if self.bound is None else self.bound / self.ours.median
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case in one dtype. A red gate leaves all but the gate empty.
+
+    `cold` is there where `main` finds its inputs in the caches: the same with inputs that come from memory.
+    `extra_bytes` is the most each contender held beside its outputs.
+    """
+
+    operator: str
+    case: str
+    dtype: str
+    backend: str
+    gate: Gate
+    main: Regime | None = None
+    cold: Regime | None = None
+    extra_bytes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.operator}/{self.case}/{self.dtype}"
+
+    @property
+    def others(self) -> float:
+        return max((regime.others for regime in (self.main, self.cold) if regime), default=0.0)
 
     def quantities(self) -> dict[str, float]:
         """What a bar may be about."""
-        if self.ours is None or self.speedup is None:
+        if self.main is None or self.main.speedup is None:
             return {}
-        found = {"speedup": self.speedup, "ratio": 1 / self.speedup, "extra_bytes": self.ours.extra_bytes}
-        return {name: value for name, value in found.items() if value is not None}
+        return {"speedup": self.main.speedup, "ratio": 1 / self.main.speedup, "extra_bytes": self.extra_bytes[OURS]}
 
 
 @dataclass(frozen=True)
@@ -183,13 +191,15 @@ class Report:
 
 
 def _row(raw: dict[str, Any]) -> Row:
-    peers = {name: _measured(item) for name, item in raw["peers"].items()}
-    ours = _measured(raw["ours"]) if raw["ours"] else None
-    return Row(**{**raw, "gate": Gate(**raw["gate"]), "ours": ours, "peers": peers})
+    regimes = {name: _regime(raw[name]) for name in ("main", "cold")}
+    return Row(**{**raw, **regimes, "gate": Gate(**raw["gate"])})
 
 
-def _measured(raw: dict[str, Any]) -> Measured:
-    return Measured(Timing(**raw["timing"]), raw["extra_bytes"])
+def _regime(raw: dict[str, Any] | None) -> Regime | None:
+    if raw is None:
+        return None
+    peers = {name: Timing(**timing) for name, timing in raw["peers"].items()}
+    return Regime(**{**raw, "ours": Timing(**raw["ours"]), "peers": peers})
 
 
 def _rounded(value: Any) -> Any:

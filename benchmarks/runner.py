@@ -15,11 +15,11 @@ from aclgrad.core.plan import Operator
 from aclgrad.core.registry import operators
 from aclgrad.testing.cases import BENCH, Case, Cost
 
-from .contenders import CACHED, OURS, contenders, rotation
+from .contenders import Inputs, contenders, regimes
 from .device import MATMUL_FLOPS, Device
 from .gate import check
-from .report import Measured, Row
-from .timing import Call, Effort, interleaved
+from .report import OURS, Regime, Row
+from .timing import Call, Effort, heated, interleaved
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,23 @@ def run(job: Job, device: Device, effort: Effort) -> Row:
 
 def _timed(row: Row, job: Job, args: Sequence[Any], device: Device, effort: Effort) -> Row:
     cost = cost_of(job.operator, args)
-    sets, inputs = rotation(args, cost, device)
-    rivals = contenders(row.operator, sets, device)
-    bound = bound_of(cost, job.dtype, device)
-    turns: dict[str, Call] = {**rivals, BOUND: bound.call}
-    timings, others = interleaved(turns, device.clock, effort)
-    measured = {name: Measured(timings[name], rival.extra_memory(device)) for name, rival in rivals.items()}
-    row = replace(row, inputs=inputs, others=others, ours=measured.pop(OURS), peers=measured)
-    if inputs == CACHED:
-        return row
-    return replace(row, bound=bound.times * timings[BOUND].median, bound_by=bound.by)
+    first, second = regimes(args, cost, device)
+    main = measure(row.operator, first, cost, job.dtype, device, effort)
+    cold = measure(row.operator, second, cost, job.dtype, device, effort) if second else None
+    rivals = contenders(row.operator, [args], device)  # by now what is allocated once and kept is there
+    extra = {name: rival.extra_memory(device) for name, rival in rivals.items()}
+    return replace(row, main=main, cold=cold, extra_bytes=extra)
+
+
+def measure(operator: str, inputs: Inputs, cost: Cost, dtype: torch.dtype, device: Device, effort: Effort) -> Regime:
+    """Ours, the peers and the bound by turns."""
+    bound = bound_of(cost, dtype, inputs.warm, device)
+    turns: dict[str, Call] = {**contenders(operator, inputs.sets, device), BOUND: bound.call}
+    clock = heated(device.clock) if inputs.warm else device.clock
+    timings, others = interleaved(turns, clock, effort)
+    best = bound.times * timings.pop(BOUND).median
+    ours = timings.pop(OURS)
+    return Regime(inputs.words, ours, timings, best, bound.by, others)
 
 
 def cost_of(operator: Operator, args: Sequence[Any]) -> Cost:
@@ -86,10 +93,10 @@ class Bound(NamedTuple):
     by: str
 
 
-def bound_of(cost: Cost, dtype: torch.dtype, device: Device) -> Bound:
+def bound_of(cost: Cost, dtype: torch.dtype, warm: bool, device: Device) -> Bound:
     """A copy of as many bytes, or products of as many operations at torch.mm's speed, whichever takes longer."""
     if cost.flops:
         wide = device.fastest_for(dtype)
         if cost.flops / device.matmul_rate(wide) > cost.bytes / device.copy_rate():
             return Bound(device.matmul(wide), cost.flops / MATMUL_FLOPS, "products")
-    return Bound(device.copy(cost.bytes), 1.0, "memory")
+    return Bound(device.copy(cost.bytes, warm), 1.0, "caches" if warm else "memory")

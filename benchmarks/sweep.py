@@ -11,11 +11,11 @@ from aclgrad.core.meta import dtype_name
 from aclgrad.core.registry import lookup
 from aclgrad.testing.cases import Data
 
-from .contenders import OURS, contenders, rotation
+from .contenders import regimes
 from .device import Device
 from .report import Point, Sweep
-from .runner import BOUND, bound_of, cost_of
-from .timing import Call, Effort, interleaved
+from .runner import cost_of, measure
+from .timing import Effort
 
 CHANNELS, HEIGHT, WIDTH = 64, 28, 28
 
@@ -39,17 +39,14 @@ DTYPE = torch.float32
 
 
 def sweep(operator: str, device: Device, effort: Effort) -> Sweep:
-    """The operator and its peer at all sizes."""
+    """The operator and its peer at all sizes, with inputs from memory."""
     make, sizes = SWEEPS[operator]
     points, peer = [], ""
     for size in sizes:
         args = [device.place(value) for value in make(Data(DTYPE), size)]
         cost = cost_of(lookup(operator), args)
-        rivals = contenders(operator, rotation(args, cost, device)[0], device)
-        peer = next(name for name in rivals if name != OURS)
-        bound = bound_of(cost, DTYPE, device)
-        turns: dict[str, Call] = {**rivals, BOUND: bound.call}
-        timings, _ = interleaved(turns, device.clock, effort)
-        ours, theirs, best = (timings[name].median for name in (OURS, peer, BOUND))
-        points.append(Point(args[0].numel(), ours, theirs, bound.times * best))
+        main, cold = regimes(args, cost, device)
+        found = measure(operator, cold or main, cost, DTYPE, device, effort)
+        peer = found.peer or ""
+        points.append(Point(args[0].numel(), found.ours.median, found.peers[peer].median, found.bound or 0.0))
     return Sweep(operator, dtype_name(DTYPE), peer, points)

@@ -8,14 +8,15 @@ from rich.text import Text
 
 from .machine import title
 from .quiet import CALM
-from .report import Report, Row
+from .report import OURS, Report, Row
 
 MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("–", "dim")}
 COLUMNS = (
     "operator", "case", "dtype", "backend", "gate", "ours", "p90", "peer", "time", "p90", "peer/ours", "of bound",
-    "extra MiB", "peer's", "bar",
+    "cold: peer/ours", "of bound", "MiB", "peer's", "bar",
 )  # fmt: skip
-NUMBERS = {"ours", "p90", "time", "peer/ours", "of bound", "extra MiB", "peer's"}
+NUMBERS = {"ours", "p90", "time", "peer/ours", "of bound", "cold: peer/ours", "MiB", "peer's"}
+SHORT_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 
 
 def show(report: Report, console: Console) -> None:
@@ -47,21 +48,22 @@ def _rows(report: Report) -> Table:
 
 
 def _cells(row: Row, report: Report) -> list[str | Text]:
-    head: list[str | Text] = [row.case, row.dtype, row.backend]
-    if row.ours is None:
+    head: list[str | Text] = [row.case, SHORT_DTYPES[row.dtype], row.backend]
+    if row.main is None:
         return [*head, Text("red", style="bold red")]
-    gate = Text("green", style="green")
-    ours = row.ours
-    cells = [*head, gate, seconds(ours.timing.median), seconds(ours.timing.p90)]
-    if row.peer is None:
+    main = row.main
+    cells = [*head, Text("ok", style="green"), seconds(main.ours.median), seconds(main.ours.p90)]
+    if main.peer is None:
         cells += ["", "", "", ""]
     else:
-        peer = row.peers[row.peer].timing
-        cells += [row.peer, seconds(peer.median), seconds(peer.p90), _faster(row.speedup)]
+        peer = main.peers[main.peer]
+        cells += [main.peer, seconds(peer.median), seconds(peer.p90), _faster(main.speedup)]
     cells += [
-        "" if row.share_of_bound is None else f"{row.share_of_bound:.2f} {row.bound_by}",
-        mib(ours.extra_bytes),
-        mib(row.peers[row.peer].extra_bytes) if row.peer else "",
+        "" if main.share_of_bound is None else f"{main.share_of_bound:.2f} {main.bound_by}",
+        _faster(row.cold.speedup if row.cold else None),
+        "" if row.cold is None or row.cold.share_of_bound is None else f"{row.cold.share_of_bound:.2f}",
+        mib(row.extra_bytes.get(OURS)),
+        mib(row.extra_bytes.get(main.peer or "")),
         Text(" ").join(_verdict(judged.says, judged.met) for judged in report.bars_of(row.key)),
     ]
     return cells

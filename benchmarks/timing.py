@@ -73,6 +73,16 @@ class Turns(NamedTuple):
     others: float
 
 
+def heated(clock: Clock) -> Clock:
+    """A clock for warm caches: each sample follows an untimed one of the same runs."""
+
+    def timed(call: Call, first: int, count: int) -> float:
+        clock(call, first, count)
+        return clock(call, first, count)
+
+    return timed
+
+
 def interleaved(contenders: Mapping[str, Call], clock: Clock, effort: Effort, one_by_one: bool = False) -> Turns:
     """Time all contenders by turns (A B A B …) until the effort is spent, in batches that others left alone.
 

@@ -16,14 +16,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import __main__ as command
 from benchmarks import bars, markdown, plot, quiet, terminal, timing
-from benchmarks.contenders import CACHED, contenders, rotation
+from benchmarks.contenders import contenders, regimes
 from benchmarks.device import COLD, Cpu
 from benchmarks.gate import Gate, check
 from benchmarks.overhead import alternation, overhead
 from benchmarks.peers import PEERS
-from benchmarks.report import Measured, Point, Report, Row, Sweep
+from benchmarks.report import Point, Regime, Report, Row, Sweep
 from benchmarks.runner import Job, jobs, run
-from benchmarks.timing import Effort, Timing, interleaved
+from benchmarks.timing import Effort, Timing, heated, interleaved
 from rich.console import Console
 
 from aclgrad.core import backends
@@ -68,15 +68,15 @@ def wrong_kernel(monkeypatch):
 def test_a_row_of_every_operator(name):
     row = run(smoke(name), DEVICE, GLANCE)
     assert row.gate.passed and row.gate.share_of_allowed <= 1
-    assert row.backend == "cpu" and row.ours.timing.median > 0 and row.speedup > 0
-    assert row.ours.extra_bytes == lookup(name).plan(smoke(name).case.build(torch.float32)).workspace_size
+    assert row.backend == "cpu" and row.main.ours.median > 0 and row.main.speedup > 0
+    assert row.extra_bytes["aclgrad"] == lookup(name).plan(smoke(name).case.build(torch.float32)).workspace_size
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_kernel_turns_the_gate_red_and_gets_no_speed(name, wrong_kernel):
     row = run(smoke(name), DEVICE, GLANCE)
     assert not row.gate.passed and "output 0" in row.gate.text
-    assert row.ours is None and not row.peers and row.speedup is None
+    assert row.main is None and row.cold is None and not row.extra_bytes
 
 
 def test_a_red_gate_is_the_exit_status(wrong_kernel, capsys):
@@ -178,14 +178,30 @@ def test_quantiles():
     assert (found.best, found.median, found.p90, found.p99, found.worst) == (1, 51, 91, 100, 100)
 
 
-def test_rotated_inputs_exceed_the_cache_and_nobody_follows_another():
-    args = [torch.zeros(1 << 20), torch.zeros(1 << 20)]
-    sets, words = rotation(args, Cost(bytes=12 << 20, flops=0), DEVICE)
-    assert len(sets) * (12 << 20) >= COLD * DEVICE.last_cache and f"{len(sets)} sets" in words
+def test_inputs_are_warm_and_cold_where_they_fit_the_cache():
+    args = [torch.zeros(1 << 10), torch.zeros(1 << 10)]
+    size = DEVICE.last_cache // 8
+    warm, cold = regimes(args, Cost(bytes=size, flops=0), DEVICE)
+    assert warm.warm and len(warm.sets) == 1
+    assert (
+        not cold.warm and len(cold.sets) * size >= COLD * DEVICE.last_cache and f"{len(cold.sets)} sets" in cold.words
+    )
+    assert regimes(args, Cost(bytes=12 << 10, flops=0), DEVICE)[1] is None
+    large, nothing = regimes(args, Cost(bytes=4 * DEVICE.last_cache, flops=0), DEVICE)
+    assert not large.warm and nothing is None
+    products, nothing = regimes(args, Cost(bytes=size, flops=1), DEVICE)
+    assert len(products.sets) == 1 and nothing is None
+
+
+def test_nobody_reads_what_another_has_just_read():
+    sets = [[torch.zeros(8), torch.zeros(8)] for _ in range(4)]
     rivals = contenders("hardsigmoid_backward", sets, DEVICE)
     assert len({rival.start for rival in rivals.values()}) == len(rivals)
-    assert rotation(args, Cost(bytes=12 << 10, flops=0), DEVICE)[1] == CACHED
-    assert len(rotation(args, Cost(bytes=12 << 20, flops=1), DEVICE)[0]) == 1
+
+
+def test_a_heated_clock_times_the_second_run():
+    runs = iter([5.0, 2.0])
+    assert heated(lambda call, first, count: next(runs))(print, 0, 1) == 2.0
 
 
 def test_memory_meter_sees_temporaries_that_are_gone_at_the_end():
@@ -207,11 +223,14 @@ def report():
     def always(seconds):
         return Timing(seconds, seconds, seconds, seconds, seconds, 9)
 
+    def regime(ours):
+        return Regime("one set", always(ours), {"aten": always(2e-4)}, 5e-5, "memory", 0.01)
+
+    extra = {"aclgrad": 0, "aten": 1 << 20}
     green = Row(
-        "hardsigmoid_backward", "1Mi", "float32", "cpu", Gate(True, 0.5, "fine"), "one set",
-        Measured(always(1e-4), 0), {"aten": Measured(always(2e-4), 1 << 20)}, 5e-5, "memory",
+        "hardsigmoid_backward", "1Mi", "float32", "cpu", Gate(True, 0.5, "fine"), regime(1e-4), regime(2e-4), extra
     )  # fmt: skip
-    slower = replace(green, dtype="float16", ours=Measured(always(4e-4), 0))
+    slower = replace(green, dtype="float16", main=regime(4e-4))
     red = Row("hardsigmoid_backward", "16Mi", "float32", "cpu", Gate(False, 9.0, "output 0: wrong"))
     points = [Point(1024, 1e-5, 1e-5, 1e-6), Point(2048, 2e-5, 1e-5, 2e-6)]
     sweep = Sweep("hardsigmoid_backward", "float32", "aten", points)
@@ -224,17 +243,17 @@ def test_report_survives_json(report, tmp_path):
     path = tmp_path / "results" / "machine.json"
     report.save(path)
     assert Report.load(path) == report
-    assert json.loads(path.read_text())["rows"][2]["ours"] is None
+    assert json.loads(path.read_text())["rows"][2]["main"] is None
 
 
 def test_markdown_goes_between_the_markers(report, tmp_path):
     page = tmp_path / "README.md"
-    page.write_text(f"before\n{markdown.START}\nold\n{markdown.END}\nafter\n")
+    page.write_text(f"before\n{markdown.START}\nformer\n{markdown.END}\nafter\n")
     markdown.insert(report, page)
     markdown.insert(report, page)
     text = page.read_text()
-    assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "| fp32 / fp16 | 100 / 400 µs | aten | 200 / 200 µs | 2.00× / 0.50× | 0.50 / 0.12 |" in text
+    assert text.startswith("before\n") and text.endswith("\nafter\n") and "former" not in text
+    assert "| fp32 / fp16 | 100 / 400 µs | aten | 200 / 200 µs | 2.00× / 0.50× | 0.50 / 0.12 | 1.00× |" in text
     assert "gate red" in text and "1 met, 1 missed" in text and "Missed: hardsigmoid_backward/1Mi/float16" in text
 
 

@@ -259,10 +259,11 @@ def test_rebinding_is_refused_where_it_cannot_work(device):
     assert aclnn.aclSetInputTensorAddr(executor, -1, device.handles[0], address) == INVALID
     assert aclnn.aclSetInputTensorAddr(None, 0, device.handles[0], address) == NULL
     assert aclnn.aclSetInputTensorAddr(executor, 0, 4711, address) == INVALID
+    workspace = device.running.malloc(size) if size else 0  # before: it must not take the freed block's place
     freed = device.running.malloc(1 << 20)
     acl.rt.free(freed)
     if aclnn.aclSetInputTensorAddr(executor, 0, device.handles[0], freed) == 0:
-        assert device.run(size, executor) == RUNTIME
+        assert device.run(size, executor, workspace) == RUNTIME
 
 
 def test_rebinding_an_output_onto_an_input_is_refused_when_run(running):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple, TypeAlias
 
 import numba
@@ -176,7 +176,7 @@ def {name}(block):
     kernel(thread(block), threads(block), *unpack(block))
 """
 
-_compiling = Lock()
+_compiling = RLock()  # a kernel may need another one compiled first
 
 
 @cache

@@ -128,11 +128,15 @@ def turn_back(
     """Rows [row, row + count) of a weight gradient, from a panel of columns of the transposed one."""
     sizes, real = layer.sizes, layer.real
     line = 4 * sizes.blocks * sizes.width
+    block = view(layer, direction, Field.DW).address + (first * line + panel * sizes.width) * bytes_of(real)
+    if bytes_of(layer.element) == bytes_of(real) and target.k == 1 and target.n >= features:
+        rows = at(target, 0, row, 0, real)
+        pack(real, rows, block, features, line, count, 1, target.n, 0, 1, 0, count)
+        return
     tile = view(layer, direction, Field.TURNED).address + panel * sizes.width * TURN * bytes_of(real)
     for begin in range(0, features, TURN):
         some = min(TURN, features - begin)
-        corner = (first + begin) * line + panel * sizes.width
-        source = view(layer, direction, Field.DW).address + corner * bytes_of(real)
+        source = block + begin * line * bytes_of(real)
         pack(real, tile, source, some, line, count, 1, TURN, 0, 1, 0, count)
         for r in range(count):
             to = at(target, 0, row + r, begin, layer.element)

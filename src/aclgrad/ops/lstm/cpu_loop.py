@@ -138,33 +138,41 @@ def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: 
     slot = (d * sizes.panels + run.p0) * sizes.blocks + run.b0
     gathered = view(layer, d, Field.GATHERED).address + slot * READ_PER_STEP * sizes.width * bytes_of(element)
     for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, rows)):
+        read = (
+            at(dy, t, n, 0, element), at(i, t, n, 0, element), at(f, t, n, 0, element), at(j, t, n, 0, element),
+            at(o, t, n, 0, element), at(tanhc, t, n, 0, element), at(c_prev, before, n, 0, element),
+        )  # fmt: skip
         for block in range(run.b0, run.b1):
             k = block * sizes.width
             count = min(sizes.width, sizes.hidden - k)
-            read = (
-                at(dy, t, n, k, element), at(i, t, n, k, element), at(f, t, n, k, element), at(j, t, n, k, element),
-                at(o, t, n, k, element), at(tanhc, t, n, k, element), at(c_prev, before, n, k, element),
-            )  # fmt: skip
-            if sizes.unit_strides == 0:
-                strides = (dy.k, i.k, f.k, j.k, o.k, tanhc.k, c_prev.k)
-                read = gather(read, strides, count, gathered, sizes.width, element)
             state = (n * line + k) * bytes_of(real)
             row = delta + block * panel + n * sizes.width * bytes_of(real)
-            gate_row(layer, count, read, dh + state, dc + state, row, sizes.blocks * panel)
+            if sizes.unit_strides == 1:
+                here = shifted(read, k * bytes_of(element), 0)
+            else:
+                strides = (dy.k, i.k, f.k, j.k, o.k, tanhc.k, c_prev.k)
+                here = gather(read, strides, k, count, gathered, sizes.width, element)
+            gate_row(layer, count, here, dh + state, dc + state, row, sizes.blocks * panel)
 
 
 @jit
-def gather(read: Any, strides: Any, count: int, target: int, width: int, element: Any) -> Any:
-    """Copies of strided rows side by side; their addresses."""
+def shifted(read: Any, shift: int, step: int) -> Any:
+    """Addresses moved by `shift` bytes, each by another `step` more than the one before."""
+    return (
+        read[0] + shift, read[1] + shift + step, read[2] + shift + 2 * step, read[3] + shift + 3 * step,
+        read[4] + shift + 4 * step, read[5] + shift + 5 * step, read[6] + shift + 6 * step,
+    )  # fmt: skip
+
+
+@jit
+def gather(read: Any, strides: Any, first: int, count: int, target: int, width: int, element: Any) -> Any:
+    """Copies of parts of strided rows side by side; their addresses."""
     step = width * bytes_of(element)
     for index in range(READ_PER_STEP):
         source, copy = pointer_at(read[index], element), pointer_at(target + index * step, element)
         for k in range(count):
-            copy[k] = source[k * strides[index]]
-    return (
-        target, target + step, target + 2 * step, target + 3 * step,
-        target + 4 * step, target + 5 * step, target + 6 * step,
-    )  # fmt: skip
+            copy[k] = source[(first + k) * strides[index]]
+    return shifted((target, target, target, target, target, target, target), 0, step)
 
 
 @jit
