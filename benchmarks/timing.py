@@ -18,6 +18,7 @@ Clock = Callable[[Call, int, int], float]
 
 SHORT = 50e-6  # seconds below which several runs make one sample
 SAMPLE = 200e-6
+WARMING = 3  # untimed runs before a sample on warm caches
 SLOW = 1.0  # seconds above which one run is warming up enough
 BATCH = 0.25  # seconds after which to see what other programs did
 MOST_LOST = 40.0  # seconds that one measurement may lose to them
@@ -74,10 +75,14 @@ class Turns(NamedTuple):
 
 
 def heated(clock: Clock) -> Clock:
-    """A clock for warm caches: each sample follows an untimed one of the same runs."""
+    """A clock for warm caches: each sample follows untimed ones of the same runs.
+
+    One would not do: it finds the caches full of the contender before it, and what it evicts in turn is partly its own.
+    """
 
     def timed(call: Call, first: int, count: int) -> float:
-        clock(call, first, count)
+        for _ in range(WARMING):
+            clock(call, first, count)
         return clock(call, first, count)
 
     return timed

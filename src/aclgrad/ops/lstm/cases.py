@@ -88,6 +88,7 @@ CASES = (
     Case("T64_B16_128", _lstm(64, 16, 128, 128), (F32,), frozenset({BENCH})),
     Case("T128_B32_256", _lstm(128, 32, 256, 256), (F32,), frozenset({BENCH})),
     Case("T64_B64_512", _lstm(64, 64, 512, 512), (F32,), frozenset({BENCH})),
+    Case("T64_B16_128_2x2", _lstm(64, 16, 128, 128, layers=2, directions=2), (F32,), frozenset({BENCH})),
     Case("T64_B32_256_2x2", _lstm(64, 32, 256, 256, layers=2, directions=2), (F32,), frozenset({BENCH})),
 )
 
