@@ -127,14 +127,13 @@ class Operator:
         key = (fingerprint(args), None if outs is None else fingerprint(outs), backend, strict, soc)
         try:
             plan = self._plans.get(key)
-        except TypeError:  # something that cannot be hashed: the takers will name it
-            plan, key = None, None
+        except TypeError:
+            plan = None  # something that cannot be hashed is no argument at all: the takers will name it
         if plan is None:
             plan = self._derive(args, outs, backend, strict, soc)
             if len(self._plans) >= PLAN_CACHE_SIZE:
                 self._plans.clear()
-            if key is not None:
-                self._plans[key] = plan
+            self._plans[key] = plan
         return plan
 
     def _derive(
