@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 1 if a gate is red, else 0, also where a bar is missed."""
+    """Exit status: 1 if a gate is red, 2 if no row matches, else 0, also where a bar is missed."""
     options = _options().parse_args(argv)
     console = Console()
     effort = QUICK if options.quick else replace(FULL, patience=Patience(options.wait))
@@ -39,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"{options.readme} shows {path.name}")
         return 0
     report = measure(device, options.only, effort, console)
+    if not report.quantities() and not report.red:
+        console.print(f"no row matches {options.only!r}; keys are operator/case/dtype, overhead and alternation")
+        return 2
     terminal.show(report, console)
     if options.only == EVERYTHING and not options.quick:
         keep(report, options.results, console)
@@ -89,7 +92,7 @@ def keep(report: Report, folder: Path, console: Console) -> None:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", default=EVERYTHING, metavar="PATTERN", help="rows whose key contains this: cell/B64")
+    parser.add_argument("--only", default=EVERYTHING, metavar="PATTERN", help="rows whose key contains this: cell*B64")
     parser.add_argument("--quick", action="store_true", help="few samples: a look, not a result; nothing is saved")
     parser.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="to lose to other programs, in all")
     parser.add_argument("--device", default="cpu", choices=list(DEVICES))

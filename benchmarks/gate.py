@@ -8,6 +8,7 @@ The truth is computed in full for every row.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from aclgrad.core.backends import widen
 from aclgrad.core.plan import Operator
 from aclgrad.testing import Verdict, judge, poisoned_memory
 from aclgrad.testing.cases import tensors_in
+
+MESSAGE = 200  # characters of an error that fit a line
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,11 @@ class Gate:
 
 def check(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Gate:
     """Run the operator once on these arguments and judge every output."""
-    with poisoned_memory():
-        results = tensors_in(_sequence(operator(*args)))
+    try:
+        with poisoned_memory():
+            results = tensors_in(_sequence(operator(*args)))
+    except Exception as fault:  # noqa: BLE001  a kernel that raises is as wrong as one that errs, and the rest still runs
+        return Gate(False, math.inf, f"{type(fault).__name__}: {str(fault)[:MESSAGE]}")
     truth, naive = (tensors_in(_sequence(_formula(operator, args, wide))) for wide in (torch.float64, dtype))
     verdicts = [
         judge(result, true, base.to(result.dtype)) for result, true, base in zip(results, truth, naive, strict=True)

@@ -49,7 +49,7 @@ def run(job: Job, device: Device, effort: Effort) -> Row:
     """One row; without speeds if its gate is red."""
     args = [device.place(value) for value in job.case.build(job.dtype)]
     gate = check(job.operator, args, job.dtype)
-    backend = job.operator.plan(args).backend
+    backend = job.operator.plan(args).backend if gate.passed else ""
     row = Row(job.operator.spec.name, job.case.name, dtype_name(job.dtype), backend, gate)
     return _timed(row, job, args, device, effort) if gate.passed else row
 

@@ -27,7 +27,8 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[red]gate red[/red] {row.key}: {row.gate.text}")
     if report.overhead or report.alternation:
         console.print(_others(report))
-    console.print(_bars(report))
+    if report.bars:
+        console.print(_bars(report))
     if report.disturbance > CALM:
         share = f"up to {report.disturbance:.0%} of the machine's time during a row"
         console.print(f"[yellow]other programs took {share}: such times are noisy, also as ratios[/yellow]")

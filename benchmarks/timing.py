@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,15 +104,14 @@ def interleaved(contenders: Mapping[str, Call], clock: Clock, effort: Effort, on
     spent, turns, taken = 0.0, 0, 0.0
     with no_garbage_collection(), effort.patience.part(MOST_LOST) as patience:
         while not effort.is_spent(spent, turns):
-            watch = Watch()
+            watch, begin, elapsed = Watch(), time.perf_counter(), 0.0
             batch: list[dict[str, float]] = []
-            elapsed = 0.0
             while elapsed < BATCH and not effort.is_spent(spent + elapsed, turns + len(batch)):
                 first = turns + len(batch)
                 batch.append(
                     {name: clock(call, first * counts[name], counts[name]) for name, call in contenders.items()}
                 )
-                elapsed += sum(batch[-1].values())
+                elapsed = time.perf_counter() - begin  # untimed runs count as effort too
             others = watch.others()
             if others > CALM and patience.lose(elapsed):
                 continue

@@ -15,7 +15,9 @@ from .cpu_loop import READ_PER_STEP
 from .cpu_table import Field, Place, Sizes, Table
 from .spec import LstmDims
 
-CHUNK_ROWS = 512  # rows of gate gradients between two rounds of products: deep enough for them, and still in cache
+CHUNK_ROWS = 256
+"""Rows of gate gradients between two rounds of products: deep enough for them, and still in cache. A sum over a chunk is
+one chain of additions, so longer chunks would also round more."""
 
 Places = dict[Field, Place]
 
