@@ -123,7 +123,7 @@ def stored_as(pointer: Pointer, number: types.Type) -> types.Type:
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def apart(typing: Any, pointer: Any, part: Any) -> Any:
     """The pointer as the `part`-th (a constant) of several that never meet, though they come from one argument."""
-    alone = Pointer(pointer.dtype, ALIAS_SCOPES - 1 - part.literal_value, pointer.step)
+    alone = type(pointer)(pointer.dtype, ALIAS_SCOPES - 1 - part.literal_value, pointer.step)
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return args[0]

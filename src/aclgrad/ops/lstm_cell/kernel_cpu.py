@@ -24,39 +24,65 @@ from .._shared.lstm_gates_cpu import gate_gradients
 
 GATES = 4
 GRAIN = 4096  # elements worth a thread
-GROUP = 4  # rows summed before they are widened: fewer roundings than a pairwise sum of eight rows has
+GROUP = 8  # rows summed, two by two, before they are widened: five roundings, as a pairwise sum of 32 rows has
 LINE = 16  # elements; sums start on a cache line
-MOST_BLOCKS, LEAST_ROWS = 64, 16
+MOST_BLOCKS, LEAST_ROWS = 32, 16
 MOST_COLUMNS, LEAST_COLUMNS = 2048, 256  # of a strip: long runs stream well, and their sums must stay in a near cache
 ENOUGH_PIECES = 8  # strips are no shorter than this many pieces need
 HEAD = 8
 
 
 @jit
+def _cell(line: Any, j: int) -> Any:
+    """The gradients of one element, stored; those of the gates are returned unrounded."""
+    dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx = line
+    wrt_i, wrt_f, wrt_g, wrt_o, wrt_c = gate_gradients(dh[j], dc[j], i[j], f[j], g[j], o[j], _tanh_or_nan(cy[j]), cx[j])
+    di[j], df[j], dg[j], do[j], dcx[j] = wrt_i, wrt_f, wrt_g, wrt_o, wrt_c
+    return wrt_i, wrt_f, wrt_g, wrt_o
+
+
+@jit
 def _row(line: Any, columns: int) -> None:
     """The gradients of one row of a piece."""
-    dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx = line
     for j in range(columns):
-        di[j], df[j], dg[j], do[j], dcx[j] = gate_gradients(
-            dh[j], dc[j], i[j], f[j], g[j], o[j], _tanh_or_nan(cy[j]), cx[j]
-        )
+        _cell(line, j)
 
 
 @jit
 def _row_and_sums(line: Any, columns: int, few: Any, pitch: int) -> None:
     """The gradients of one row of a piece, also added to the sums of a few rows, `pitch` elements from gate to gate."""
-    dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx = line
     sum_i, sum_f = apart(few, 4), apart(few + pitch, 5)
     sum_g, sum_o = apart(few + 2 * pitch, 6), apart(few + 3 * pitch, 7)
     for j in range(columns):
-        wrt_i, wrt_f, wrt_g, wrt_o, wrt_c = gate_gradients(
-            dh[j], dc[j], i[j], f[j], g[j], o[j], _tanh_or_nan(cy[j]), cx[j]
-        )
-        di[j], df[j], dg[j], do[j], dcx[j] = wrt_i, wrt_f, wrt_g, wrt_o, wrt_c
+        wrt_i, wrt_f, wrt_g, wrt_o = _cell(line, j)
         sum_i[j] = sum_i[j] + wrt_i
         sum_f[j] = sum_f[j] + wrt_f
         sum_g[j] = sum_g[j] + wrt_g
         sum_o[j] = sum_o[j] + wrt_o
+
+
+@jit
+def _below(line: Any) -> Any:
+    """The line, whose results never meet those of the line above it."""
+    dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx = line
+    return (
+        dh, dc, cx, cy, i, f, g, o,
+        apart(di, 8), apart(df, 9), apart(dg, 10), apart(do, 11), apart(dcx, 12),
+    )  # fmt: skip
+
+
+@jit
+def _two_rows_and_sums(line: Any, below: Any, columns: int, few: Any, pitch: int) -> None:
+    """The gradients of two neighbouring rows: the sums are read and written half as often."""
+    sum_i, sum_f = apart(few, 4), apart(few + pitch, 5)
+    sum_g, sum_o = apart(few + 2 * pitch, 6), apart(few + 3 * pitch, 7)
+    for j in range(columns):
+        i0, f0, g0, o0 = _cell(line, j)
+        i1, f1, g1, o1 = _cell(below, j)
+        sum_i[j] = sum_i[j] + (i0 + i1)
+        sum_f[j] = sum_f[j] + (f0 + f1)
+        sum_g[j] = sum_g[j] + (g0 + g1)
+        sum_o[j] = sum_o[j] + (o0 + o1)
 
 
 @jit
@@ -86,9 +112,16 @@ def _pieces(thread: int, threads: int, table: Any, pointers: Any, few: Any, sums
             for k in range(GATES * pitch):
                 few_here[k] = cast(0.0, few)
                 sums_here[k] = 0.0
-            for r in range(height):
-                _row_and_sums(stepped(moved(corner, down, r), along), width, few_here, pitch)
-                if r % GROUP == GROUP - 1 or r == height - 1:
+            r = 0
+            while r < height:
+                line = stepped(moved(corner, down, r), along)
+                if r + 1 < height:
+                    below = _below(stepped(moved(corner, down, r + 1), along))
+                    _two_rows_and_sums(line, below, width, few_here, pitch)
+                else:
+                    _row_and_sums(line, width, few_here, pitch)
+                r += 2
+                if r % GROUP == 0 or r >= height:
                     _collect(few_here, sums_here, GATES * pitch)
 
 
