@@ -26,11 +26,15 @@ RESULTS = Path(__file__).parent / "results"
 EVERYTHING = "*"
 T = TypeVar("T")
 
+LOG_WIDTH = 190  # columns of a log file, which has no width of its own to fit into
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 1 if a gate is red, 2 if no row matches, else 0, also where a bar is missed."""
     options = _options().parse_args(argv)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_WIDTH)
     effort = QUICK if options.quick else replace(FULL, patience=Patience(options.wait))
     device = DEVICES[options.device](replace(QUICK, patience=effort.patience))
     if options.readme is not None:

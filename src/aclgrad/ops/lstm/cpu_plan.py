@@ -16,8 +16,8 @@ from .cpu_table import Field, Place, Sizes, Table
 from .spec import LstmDims
 
 CHUNK_ROWS = 256
-"""Rows of gate gradients between two rounds of products: deep enough for them, and still in cache. A sum over a chunk is
-one chain of additions, so longer chunks would also round more."""
+"""Rows of gate gradients between two rounds of products: deep enough for them, and still in cache. A sum over a chunk
+is one chain of additions, so longer chunks would also round more."""
 
 Places = dict[Field, Place]
 
