@@ -24,6 +24,7 @@ from .terminal import seconds
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 COLORS = {"float32": "#1d6fa5", "float16": "#e08e0b", "bfloat16": "#3a9d6e", "float64": "#7d5ba6"}
 MISSED = "#c81e1e"
+MOST = 24.0  # where the axis ends; a longer bar is cut and says how long it is
 OURS, PEER, BEST = "#1d6fa5", "#9aa5b1", INK
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
@@ -74,7 +75,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(y - 0.3, 0)
     values = [_main(row).speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
-    axes.set_xlim(min([0.45, *(v / 1.5 for v in values)]), max([2.5, *(v * 1.6 for v in values)]))
+    axes.set_xlim(min([0.45, *(v / 1.7 for v in values)]), min(MOST, max([2.5, *(v * 1.6 for v in values)])))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="x", color=GRID, zorder=0)
@@ -115,6 +116,9 @@ def _one(axes: Axes, y: float, row: Row, report: Report) -> None:
             ends.append(limit)
     faster = speedup >= 1
     label = f"{speedup:.2f}×" if speedup < 10 else f"{speedup:.0f}×"
+    if speedup > MOST / 1.3:
+        axes.text(MOST / 1.04, y, f"{label} ▸", va="center", ha="right", fontsize=8, color="white", weight="bold")
+        return
     axes.annotate(label, (max(ends) if faster else min(ends), y), (5 if faster else -5, 0), textcoords="offset points",
                   va="center", ha="left" if faster else "right", fontsize=8, zorder=5,
                   color=MISSED if missed else INK, weight="bold" if missed else "normal")  # fmt: skip
