@@ -110,26 +110,32 @@ def program() -> Iterator[Program]:
             acl.finalize_reference()
 
 
-def run(operator: Operator, args: Sequence[Any], outs: Sequence[Any]) -> tuple[int, list[Any], float]:
-    """(status, outputs on the host, seconds of both phases and the synchronisation).
+def run(
+    operator: Operator, args: Sequence[Any], outs: Sequence[Any], repeats: int = 1
+) -> tuple[int, list[Any], list[float]]:
+    """(status, outputs on the host, seconds of both phases and the synchronisation for each repeat).
 
     `outs` gives the outputs' metadata and their content before the call.
     """
     spec = operator.spec
+    first, second = (getattr(aclnn, name) for name in (f"{spec.aclnn}GetWorkspaceSize", spec.aclnn))
     with program() as running:
         inputs = [running.argument(param, value) for param, value in zip(spec.args, args, strict=True)]
         handles = [running.argument(param, value) for param, value in zip(spec.outs, outs, strict=True)]
-        first, second = (getattr(aclnn, name) for name in (f"{spec.aclnn}GetWorkspaceSize", spec.aclnn))
-        started = time.perf_counter()
-        size, executor, status = first(*inputs, *handles)
-        seconds = time.perf_counter() - started
-        if status == 0:
-            workspace = running.malloc(size) if size else None
+        times: list[float] = []
+        workspace = None
+        for _ in range(repeats):
             started = time.perf_counter()
-            status = second(workspace, size, executor, running.stream)
-            _ok(acl.rt.synchronize_stream(running.stream))
-            seconds += time.perf_counter() - started
-        return status, [_fetch(running, handle, out) for handle, out in zip(handles, outs, strict=True)], seconds
+            size, executor, status = first(*inputs, *handles)
+            planned = time.perf_counter()
+            if status == 0:
+                workspace = workspace or (running.malloc(size) if size else None)
+                enqueued = time.perf_counter()
+                status = second(workspace, size, executor, running.stream)
+                _ok(acl.rt.synchronize_stream(running.stream))
+                planned += time.perf_counter() - enqueued
+            times.append(planned - started)
+        return status, [_fetch(running, handle, out) for handle, out in zip(handles, outs, strict=True)], times
 
 
 def _fetch(running: Program, handle: int, out: Any) -> Any:

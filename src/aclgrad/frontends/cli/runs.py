@@ -69,10 +69,10 @@ def demo_runs() -> list[Run]:
 
 
 def run_through_aclnn(operator: Operator, args: Sequence[Any]) -> Answer:
-    """One call on device memory and handles."""
+    """Calls on device memory and handles; the first one compiles and warms up."""
     plan = operator.plan(args)
-    status, outs, seconds = run_program(operator, args, plan.allocate())
-    return Answer(status, plan.backend, outs, seconds)
+    status, outs, seconds = run_program(operator, args, plan.allocate(), 1 + REPEATS)
+    return Answer(status, plan.backend, outs, statistics.median(seconds[1:]))
 
 
 def verify_runs(chosen: Sequence[Operator], backend: str | None) -> list[Run]:
@@ -80,11 +80,9 @@ def verify_runs(chosen: Sequence[Operator], backend: str | None) -> list[Run]:
 
     def through_python(operator: Operator, args: Sequence[Any]) -> Answer:
         plan = operator.plan(args, backend=backend)
-        started = time.perf_counter()
         outs = operator(*args, backend=backend)
-        return Answer(
-            0, plan.backend, [outs] if isinstance(outs, torch.Tensor) else list(outs), time.perf_counter() - started
-        )
+        seconds = statistics.median(_timed(lambda: operator(*args, backend=backend)) for _ in range(REPEATS))
+        return Answer(0, plan.backend, [outs] if isinstance(outs, torch.Tensor) else list(outs), seconds)
 
     return [
         (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, through_python))
@@ -102,11 +100,11 @@ def _cases(operator: Operator) -> Sequence[Case]:
 
 def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Operator, Sequence[Any]], Answer]) -> Row:
     args = case.build(dtype)
-    answers = [door(operator, args) for _ in range(1 + REPEATS)]  # the first one compiles and warms up
+    answer = door(operator, args)
     formula = getattr(importlib.import_module(f"{operator.spec.package}.reference"), operator.spec.name)
     plain_args = [widen(arg, dtype) for arg in args]
     plain_seconds = statistics.median(_timed(lambda: formula(*plain_args)) for _ in range(3))
-    results = tensors_in(answers[-1].outs)
+    results = tensors_in(answer.outs)
     truth = tensors_in([formula(*[widen(arg) for arg in args])])
     naive = tensors_in([formula(*[widen(arg, naive_dtype(dtype)) for arg in args])])
     verdicts = [judge(r, t, n.to(naive_dtype(r.dtype))) for r, t, n in zip(results, truth, naive, strict=True)]
@@ -115,16 +113,15 @@ def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Ope
         bool(((result.float() - want.float()).abs() <= PRINTED_DIGITS).all())
         for result, want in zip(results, printed, strict=False)
     )
-    status = next((answer.status for answer in answers if answer.status), 0)
     return Row(
         operator=operator.spec.name,
         input=f"{_shape(args)} {case.name if not case.tags & {REAL, BENCH} else ''}".strip(),
         dtype=dtype_name(dtype),
-        backend=answers[-1].backend,
-        status=status,
+        backend=answer.backend,
+        status=answer.status,
         ulp=max((verdict.ulp for verdict in verdicts), default=0.0),
-        ok=status == 0 and as_printed and all(verdict.ok for verdict in verdicts),
-        seconds=statistics.median(answer.seconds for answer in answers[1:]),
+        ok=answer.status == 0 and as_printed and all(verdict.ok for verdict in verdicts),
+        seconds=answer.seconds,
         plain_seconds=plain_seconds,
     )
 
