@@ -87,7 +87,15 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
     cold: dict[str, Any] = {"marker": "o", "color": "white", "markeredgecolor": INK, "markersize": 5, "linestyle": ""}
     handles.append(Line2D([], [], label="inputs from memory", **cold))
     handles.append(Patch(color="none", label="red: bar missed"))
-    axes.legend(handles=handles, loc="lower right", frameon=True, edgecolor=GRID, facecolor="white", framealpha=1)
+    axes.legend(
+        handles=handles,
+        loc="upper right",
+        bbox_to_anchor=(1, 0.965),
+        frameon=True,
+        edgecolor=GRID,
+        facecolor="white",
+        framealpha=1,
+    )
 
 
 def _main(row: Row) -> Regime:
