@@ -125,7 +125,9 @@ def _one(axes: Axes, y: float, row: Row, report: Report) -> None:
     faster = speedup >= 1
     label = f"{speedup:.2f}×" if speedup < 10 else f"{speedup:.0f}×"
     if speedup > MOST / 1.3:
-        axes.text(MOST / 1.04, y, f"{label} ▸", va="center", ha="right", fontsize=8, color="white", weight="bold")
+        label += " ▸" if speedup > MOST else ""
+        end = min(speedup, MOST) / 1.04
+        axes.text(end, y, label, va="center", ha="right", fontsize=8, color="white", weight="bold", zorder=5)
         return
     axes.annotate(label, (max(ends) if faster else min(ends), y), (5 if faster else -5, 0), textcoords="offset points",
                   va="center", ha="left" if faster else "right", fontsize=8, zorder=5,
