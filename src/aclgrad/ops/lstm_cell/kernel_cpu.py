@@ -1,8 +1,8 @@
 """The LSTM cell's gradient on the CPU: one pass over the gates, the bias gradient gathered on the way.
 
-Rows are cut into blocks and columns into strips, by shape alone. A thread walks whole pieces. It sums the unrounded
-gate gradients of a few rows as they are, adds these sums in float64, and in the end the sums of the blocks are added in
-the order of their rows. So the bits do not depend on the number of threads.
+Rows are cut into blocks and columns into strips, by shape alone. A thread walks whole pieces, a group of rows at a
+time: it makes their gradients, and sums those of the gates, unrounded, while they are in a near cache. In the end the
+sums of the blocks are added in the order of their rows. So the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from .._shared.lstm_gates_cpu import gate_gradients
 
 GATES = 4
 GRAIN = 4096  # elements worth a thread
-GROUP = 8  # rows summed, two by two, before they are widened: five roundings, as a pairwise sum of 32 rows has
+GROUP = 8  # rows summed as they are, in pairs of pairs, before they are widened
 LINE = 16  # elements; sums start on a cache line
 MOST_BLOCKS, LEAST_ROWS = 32, 16
 MOST_COLUMNS, LEAST_COLUMNS = 2048, 256  # of a strip: long runs stream well, and their sums must stay in a near cache
 ENOUGH_PIECES = 8  # strips are no shorter than this many pieces need
 HEAD = 8
+FIRST_GRADIENT = 8  # of the gates, among the operands
 
 
 @jit
@@ -49,40 +50,12 @@ def _row(line: Any, columns: int) -> None:
 
 
 @jit
-def _row_and_sums(line: Any, columns: int, few: Any, pitch: int) -> None:
-    """The gradients of one row of a piece, also added to the sums of a few rows, `pitch` elements from gate to gate."""
-    sum_i, sum_f = apart(few, 4), apart(few + pitch, 5)
-    sum_g, sum_o = apart(few + 2 * pitch, 6), apart(few + 3 * pitch, 7)
+def _row_kept(line: Any, columns: int, kept: Any, pitch: int) -> None:
+    """The gradients of one row of a piece; those of the gates also unrounded, `pitch` elements from gate to gate."""
+    kept_i, kept_f = apart(kept, 4), apart(kept + pitch, 5)
+    kept_g, kept_o = apart(kept + 2 * pitch, 6), apart(kept + 3 * pitch, 7)
     for j in range(columns):
-        wrt_i, wrt_f, wrt_g, wrt_o = _cell(line, j)
-        sum_i[j] = sum_i[j] + wrt_i
-        sum_f[j] = sum_f[j] + wrt_f
-        sum_g[j] = sum_g[j] + wrt_g
-        sum_o[j] = sum_o[j] + wrt_o
-
-
-@jit
-def _below(line: Any) -> Any:
-    """The line, whose results never meet those of the line above it."""
-    dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx = line
-    return (
-        dh, dc, cx, cy, i, f, g, o,
-        apart(di, 8), apart(df, 9), apart(dg, 10), apart(do, 11), apart(dcx, 12),
-    )  # fmt: skip
-
-
-@jit
-def _two_rows_and_sums(line: Any, below: Any, columns: int, few: Any, pitch: int) -> None:
-    """The gradients of two neighbouring rows: the sums are read and written half as often."""
-    sum_i, sum_f = apart(few, 4), apart(few + pitch, 5)
-    sum_g, sum_o = apart(few + 2 * pitch, 6), apart(few + 3 * pitch, 7)
-    for j in range(columns):
-        i0, f0, g0, o0 = _cell(line, j)
-        i1, f1, g1, o1 = _cell(below, j)
-        sum_i[j] = sum_i[j] + (i0 + i1)
-        sum_f[j] = sum_f[j] + (f0 + f1)
-        sum_g[j] = sum_g[j] + (g0 + g1)
-        sum_o[j] = sum_o[j] + (o0 + o1)
+        kept_i[j], kept_f[j], kept_g[j], kept_o[j] = _cell(line, j)
 
 
 @jit
@@ -92,45 +65,74 @@ def _tanh_or_nan(c: Any) -> Any:
 
 
 @jit
-def _pieces(thread: int, threads: int, table: Any, pointers: Any, few: Any, sums: Any) -> None:
+def _add(sums: Any, row: Any, pace: int, rows: int, columns: int) -> None:
+    """Add rows, `pace` elements from one to the next, to the float64 `sums`."""
+    if rows < GROUP:
+        for r in range(rows):
+            single = row + r * pace
+            for j in range(columns):
+                sums[j] = sums[j] + single[j]
+        return
+    a, b, c, d = row, row + pace, row + 2 * pace, row + 3 * pace
+    e, f, g, h = row + 4 * pace, row + 5 * pace, row + 6 * pace, row + 7 * pace
+    for j in range(columns):
+        sums[j] = sums[j] + (((a[j] + b[j]) + (c[j] + d[j])) + ((e[j] + f[j]) + (g[j] + h[j])))
+
+
+@jit
+def _add_gates(sums: Any, pitch: int, gates: Any, pace: int, rows: int, columns: int) -> None:
+    """Add a group of rows of each gate to that gate's sums."""
+    i, f, g, o = gates
+    _add(sums, i, pace, rows, columns)
+    _add(sums + pitch, f, pace, rows, columns)
+    _add(sums + 2 * pitch, g, pace, rows, columns)
+    _add(sums + 3 * pitch, o, pace, rows, columns)
+
+
+@jit
+def _group(pointers: Any, along: Any, down: Any, rows: int, columns: int, kept: Any, sums: Any, pitch: int) -> None:
+    """The gradients of a group of rows of a piece, also added to the sums."""
+    if kept is None:
+        for r in range(rows):
+            _row(stepped(moved(pointers, down, r), along), columns)
+        _dh, _dc, _cx, _cy, _i, _f, _g, _o, di, df, dg, do, _dcx = pointers
+        _add_gates(sums, pitch, (di, df, dg, do), down[FIRST_GRADIENT], rows, columns)
+    else:
+        pace = GATES * pitch
+        for r in range(rows):
+            _row_kept(stepped(moved(pointers, down, r), along), columns, kept + r * pace, pitch)
+        _add_gates(sums, pitch, (kept, kept + pitch, kept + 2 * pitch, kept + 3 * pitch), pace, rows, columns)
+
+
+@jit
+def _pieces(thread: int, threads: int, table: Any, pointers: Any, kept: Any, sums: Any) -> None:
     """A thread's share of the pieces."""
     rows, columns, block, strip, pitch = table[0], table[1], table[2], table[3], table[4]
     along, down = table + HEAD, table + HEAD + len(pointers)
     strips = (columns + strip - 1) // strip
     blocks = (rows + block - 1) // block
     first, last = share(blocks * strips, 1, thread, threads)
+    near = _skip(kept, first * GROUP * GATES * pitch)  # one place for all pieces of a thread stays in its cache
     for piece in range(first, last):
         top, left = piece // strips * block, piece % strips * strip
         width = min(strip, columns - left)
         corner = moved(moved(pointers, along, left), down, top)
         height = min(block, rows - top)
-        if few is None:
+        if sums is None:
             for r in range(height):
                 _row(stepped(moved(corner, down, r), along), width)
         else:
-            few_here, sums_here = few + piece * GATES * pitch, sums + piece * GATES * pitch
+            sums_here = sums + piece * GATES * pitch
             for k in range(GATES * pitch):
-                few_here[k] = cast(0.0, few)
                 sums_here[k] = 0.0
-            r = 0
-            while r < height:
-                line = stepped(moved(corner, down, r), along)
-                if r + 1 < height:
-                    below = _below(stepped(moved(corner, down, r + 1), along))
-                    _two_rows_and_sums(line, below, width, few_here, pitch)
-                else:
-                    _row_and_sums(line, width, few_here, pitch)
-                r += 2
-                if r % GROUP == 0 or r >= height:
-                    _collect(few_here, sums_here, GATES * pitch)
+            for r in range(0, height, GROUP):
+                _group(moved(corner, down, r), along, down, min(GROUP, height - r), width, near, sums_here, pitch)
 
 
 @jit
-def _collect(few: Any, sums: Any, count: int) -> None:
-    """Add the sums of a few rows to those of the block and start them anew."""
-    for k in range(count):
-        sums[k] = sums[k] + few[k]
-        few[k] = cast(0.0, few)
+def _skip(pointer: Any, count: int) -> Any:
+    """The pointer moved on; None stays None."""
+    return None if pointer is None else pointer + count
 
 
 @jit
@@ -143,9 +145,9 @@ def _fold(thread: int, threads: int, table: Any, sums: Any, bias: Any) -> None:
     for item in range(first, last):
         left = item // GATES * strip
         width = min(strip, columns - left)
-        total = sums + item * pitch
+        total = apart(sums + item * pitch, 4)
         for b in range(1, blocks):
-            other = total + b * strips * GATES * pitch
+            other = apart(sums + (b * strips * GATES + item) * pitch, 5)
             for j in range(width):
                 total[j] = total[j] + other[j]
         target = bias + (item % GATES * columns + left) * stride
@@ -155,7 +157,7 @@ def _fold(thread: int, threads: int, table: Any, sums: Any, bias: Any) -> None:
 
 def _kernel(
     thread: int, threads: int, team: Any, table: Any,
-    dh: Any, dc: Any, cx: Any, cy: Any, gates: Any, grad_gates: Any, dcx: Any, few: Any, sums: Any, bias: Any,
+    dh: Any, dc: Any, cx: Any, cy: Any, gates: Any, grad_gates: Any, dcx: Any, kept: Any, sums: Any, bias: Any,
 ) -> None:  # fmt: skip
     """A thread's part of the whole.
 
@@ -168,7 +170,7 @@ def _kernel(
     di, df = apart(grad_gates, 0), apart(grad_gates + next_grad, 1)
     dg, do = apart(grad_gates + 2 * next_grad, 2), apart(grad_gates + 3 * next_grad, 3)
     pointers = (dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx)
-    _pieces(thread, threads, table, pointers, few, sums)
+    _pieces(thread, threads, table, pointers, kept, sums)
     if bias is not None:
         barrier(team)
         _fold(thread, threads, table, sums, bias)
@@ -202,9 +204,10 @@ class LstmCellBackward:
         self._has_bias = bias is not None
         sums = blocks * -(-columns // strip) * GATES * pitch if self._has_bias else 0
         wide = torch.float64 if cx.dtype == torch.float64 else torch.float32
-        self._few_offset = sums * torch.float64.itemsize
-        self.workspace = sums * (torch.float64.itemsize + wide.itemsize)
-        gathering = (wide, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
+        self._unrounded = cx.dtype == wide and steps[FIRST_GRADIENT] == 1
+        self._kept_offset = sums * torch.float64.itemsize
+        self.workspace = self._kept_offset + (0 if self._unrounded else sums * GROUP * wide.itemsize)
+        gathering = (None if self._unrounded else wide, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
         self._kernel = Kernel(_kernel, (TEAM, torch.int64, *arguments, *gathering))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -220,7 +223,8 @@ class LstmCellBackward:
         threads = team_size(self._count, GRAIN)
         if self._has_bias:
             scratch = 0 if workspace is None else workspace.data_ptr()
-            self._kernel(threads, *operands, scratch + self._few_offset, scratch, grad_bias.data_ptr())
+            kept = () if self._unrounded else (scratch + self._kept_offset,)
+            self._kernel(threads, *operands, *kept, scratch, grad_bias.data_ptr())
         else:
             self._kernel(threads, *operands)
 
