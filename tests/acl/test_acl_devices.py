@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aclgrad import acl
-from aclgrad.frontends.acl import devices
+from aclgrad.frontends.acl import devices, engine_cpu
 
 
 @pytest.mark.parametrize("number", [-1, 1, 2**31 - 1])
@@ -124,7 +124,7 @@ def test_a_stream_serves_threads_without_a_device(stream):
 
 
 def test_two_devices(monkeypatch):
-    monkeypatch.setattr(devices, "DEVICE_COUNT", 2)
+    monkeypatch.setattr(engine_cpu.CpuEngine, "count", 2)
     assert acl.rt.get_device_count() == (2, 0)
     assert acl.rt.set_device(1) == 0
     assert acl.rt.get_device() == (1, 0)

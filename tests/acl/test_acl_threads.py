@@ -53,7 +53,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 PRELUDE = """
 import time, threading
 from aclgrad import acl
-from aclgrad.frontends.acl import devices, streams
+from aclgrad.frontends.acl import devices, engine_cpu
 acl.init(); acl.rt.set_device(0)
 stream = devices.stream_of(acl.rt.create_stream()[0])
 """
@@ -66,7 +66,7 @@ def test_exit_finishes_pending_work():
 
 def test_exit_does_not_hang_on_work_that_never_ends():
     start = time.monotonic()
-    code = "streams.EXIT_GRACE_SECONDS = 0.2\nfor _ in range(3): stream.submit(threading.Event().wait)"
+    code = "engine_cpu.EXIT_GRACE_SECONDS = 0.2\nfor _ in range(3): stream.submit(threading.Event().wait)"
     done = run_python(PRELUDE + code)
     assert done.returncode == 0
     assert time.monotonic() - start < 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 
 import numpy as np
@@ -188,7 +189,7 @@ def test_odd_values_never_raise(name, wrong, caplog):
         result = FUNCTIONS[name](*args)
         if not returns_no_code(name):
             assert is_refusal(name, result) == (acl.get_recent_err_msg() is not None), (position, result)
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -198,7 +199,7 @@ def test_too_few_and_too_many_arguments(name, caplog):
         acl.get_recent_err_msg()
         assert is_refusal(name, FUNCTIONS[name](*args))
         assert acl.get_recent_err_msg().startswith(f"{name}: ")
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_signatures_are_plain():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ..frontends.acl.enums import CONSTANTS
+from ..frontends.acl.findings import findings
 from ..frontends.acl.process import (
     data_type_size,
     finalize,
@@ -24,6 +25,7 @@ __all__ = [
     "data_type_size",
     "finalize",
     "finalize_reference",
+    "findings",
     "float16_to_float",
     "float_to_float16",
     "get_recent_err_msg",

@@ -1,25 +1,26 @@
 """Memory that the runtime hands out: blocks owned by torch, found by any address inside them.
 
-Device memory is host memory here. A block remembers the size that was asked for; what is allocated is that size rounded
-up to 32 plus 32 bytes, as the device does. Nothing finds a freed block any more, but work that already holds its tensor
-keeps the memory itself alive. Small freed blocks are kept aside for a while, so that a stale pointer is recognised and
-cannot hit what the address was reused for.
+The engine decides where device memory is. A block remembers the size that was asked for; what is allocated is that size
+rounded up to 32 plus 32 bytes, as the device does. Nothing finds a freed block any more, but work that already holds
+its tensor keeps the memory itself alive. Small freed blocks are kept aside for a while, so that a stale pointer is
+recognised and cannot hit what the address was reused for.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
 
 from ...core.errors import DeviceMemoryError, NullArgument
+from . import engines, findings
 from .boundary import AclRuntimeError
+from .engine_cpu import physical_memory
 from .enums import AclError
 
 GRANULE = 32
@@ -40,11 +41,10 @@ class Block:
 
     __slots__ = ("_typed", "address", "alive", "borrowers", "end", "size", "storage")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, storage: torch.Tensor) -> None:
         self.size = size
         self.alive = True
-        with torch.inference_mode(False):  # the memory outlives the mode it was asked for in
-            self.storage = torch.empty(-(-size // GRANULE) * GRANULE + GRANULE, dtype=torch.uint8, device="cpu")
+        self.storage = storage
         self.address = self.storage.data_ptr()
         self.end = self.address + size
         self.borrowers: set[weakref.ref[Borrower]] = set()
@@ -76,33 +76,50 @@ class Block:
 
 
 class Heap:
-    """The live blocks of one kind of memory, `what`."""
+    """The live blocks of one kind of memory, `what`.
 
-    def __init__(self, what: str) -> None:
+    `obtain(nbytes, device)` gets more of it; `available(device, used)` says how much there is beside what is in use.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        obtain: Callable[[int, int], torch.Tensor],
+        available: Callable[[int, int], int],
+        leak: findings.Kind,
+    ) -> None:
         self.what = what
         self.lock = threading.RLock()
-        self.total = _physical_memory()
         self.used = 0
+        self._obtain = obtain
+        self._available = available
+        self._leak = leak
+        self._origins: dict[int, object] = {}
         self._blocks: dict[int, Block] = {}
         self._addresses: list[int] = []
         self._kept: deque[Block] = deque()
         self._kept_bytes = 0
+        findings.leak_source(self.leaks)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int, device: int = 0) -> Block:
         """A new block of uninitialised memory."""
         with self.lock:
-            if size > self.total - self.used:
-                raise self._exhausted(size)
+            left = self._available(device, self.used)
+            if size > left:
+                raise self._exhausted(size, left)
             try:
-                block = Block(size)
+                with torch.inference_mode(False):  # the memory outlives the mode it was asked for in
+                    block = Block(size, self._obtain(-(-size // GRANULE) * GRANULE + GRANULE, device))
             except (RuntimeError, MemoryError):
-                raise self._exhausted(size) from None
+                raise self._exhausted(size, left) from None
             self.used += size
+            if findings.strict:
+                self._origins[block.address] = findings.place()
             self._blocks[block.address] = block
             insort(self._addresses, block.address)
         return block
 
-    def free(self, address: int) -> None:
+    def free(self, address: int) -> Block:
         """Forget the block that starts at `address`; its borrowers lose their views."""
         with self.lock:
             block = self._blocks.get(address)
@@ -110,11 +127,13 @@ class Heap:
                 raise AclRuntimeError(AclError.ACL_ERROR_RT_MEMORY_FREE, self._not_a_start(address))
             block.alive = False
             self.used -= block.size
+            self._origins.pop(address, None)
             while block.borrowers:
                 borrower = block.borrowers.pop()()
                 if borrower is not None:
                     borrower.unbind()
             self._keep(block)
+        return block
 
     def owner(self, address: int) -> Block | None:
         """The live block that contains `address`."""
@@ -147,7 +166,8 @@ class Heap:
         A tensor without elements needs no memory. A `borrower` is told when the block is freed.
         """
         if 0 in shape:
-            return torch.empty(0, dtype=dtype, device="cpu").as_strided(shape, strides)
+            device = engines.current.torch_device(0)
+            return torch.empty(0, dtype=dtype, device=device).as_strided(shape, strides)
         with self.lock:
             block = self.owner(address)
             if block is None:
@@ -158,6 +178,14 @@ class Heap:
             if borrower is not None:
                 block.lend(borrower)
         return view
+
+    def leaks(self) -> Iterator[findings.Leak]:
+        """What was not freed; asked again, only what came after."""
+        for address, place in list(self._origins.items()):
+            self._origins.pop(address, None)
+            block = self.owner(address)
+            if block is not None:
+                yield findings.Leak(self._leak, place, block.size)
 
     def _keep(self, block: Block) -> None:
         if block.size > KEPT_BLOCK_BYTES:
@@ -174,10 +202,10 @@ class Heap:
         del self._blocks[block.address]
         del self._addresses[bisect_right(self._addresses, block.address) - 1]
 
-    def _exhausted(self, size: int) -> AclRuntimeError:
+    def _exhausted(self, size: int, left: int) -> AclRuntimeError:
         return AclRuntimeError(
             AclError.ACL_ERROR_RT_MEMORY_ALLOCATION,
-            f"size is {size}, but only {self.total - self.used} bytes of {self.what} memory are free",
+            f"size is {size}, but only {left} bytes of {self.what} memory are free",
         )
 
     def _not_a_start(self, address: int) -> str:
@@ -189,12 +217,21 @@ class Heap:
         return f"address {address:#x} is {found}, expected the start of a live {self.what} block"
 
 
-def _physical_memory() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 40
+def _device_memory(nbytes: int, device: int) -> torch.Tensor:
+    return torch.empty(nbytes, dtype=torch.uint8, device=engines.current.torch_device(device))
 
 
-DEVICE = Heap("device")
-HOST = Heap("host")
+_host_capacity = physical_memory()
+
+DEVICE = Heap(
+    "device",
+    _device_memory,
+    lambda device, used: engines.current.free_memory(device, used),
+    findings.Kind.DEVICE_MEMORY_LEAKED,
+)
+HOST = Heap(
+    "host",
+    lambda nbytes, _: engines.current.host_memory(nbytes),
+    lambda _, used: _host_capacity - used,
+    findings.Kind.HOST_MEMORY_LEAKED,
+)

@@ -11,6 +11,8 @@ At the boundary it becomes a return code, and a message that the same thread can
     DeviceMemoryError                   107000              361001
     MemoryError                         200000              561000
     anything else (a fault of ours)     500000              its status, or 561000
+
+A mistake that this runtime can live with goes through `tolerate`; ACLGRAD_STRICT=1 makes it a fault like the others.
 """
 
 from __future__ import annotations
@@ -23,16 +25,27 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
+from . import findings
 from .enums import AclError, AclnnStatus
 
 P = ParamSpec("P")
 R = TypeVar("R")
+CodeOf = Callable[[BaseException], "AclError | AclnnStatus"]
 
 logger = logging.getLogger("aclgrad.acl")
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Every wrapped function by its C name."""
 
+WITHOUT_INIT = frozenset({"aclrtGetSocName", "aclrtGetDeviceCount"})
+"""Runtime functions that ask for facts and need no aclInit."""
+_ANSWERS = frozenset({AclError.ACL_ERROR_REPEAT_INITIALIZE, AclError.ACL_ERROR_RT_STREAM_SYNC_TIMEOUT})
+"""Codes that a right program may meet."""
+
+initialised = False
+"""True between aclInit and aclFinalize."""
+
+_warned: set[findings.Kind] = set()
 _thread = threading.local()
 
 
@@ -44,6 +57,28 @@ class AclRuntimeError(AclgradError, RuntimeError):
     def __init__(self, code: AclError, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class Mistake(AclRuntimeError):
+    """A mistake that would be tolerated, found by ACLGRAD_STRICT=1; its kind decides the code."""
+
+    def __init__(self, kind: findings.Kind, message: str) -> None:
+        code = kind.code
+        super().__init__(code if isinstance(code, AclError) else AclError.ACL_ERROR_INVALID_PARAM, message)
+        if isinstance(code, AclnnStatus):
+            self.status = int(code)
+        self.kind = kind
+
+
+def tolerate(kind: findings.Kind, message: str) -> None:
+    """Let a mistake pass, with one warning for each kind; ACLGRAD_STRICT=1 raises it instead."""
+    if findings.strict:
+        raise Mistake(kind, message)
+    if kind not in _warned:
+        _warned.add(kind)
+        logger.warning(
+            "%s (%s). %s=1 makes this an error; the warning is given once.", message, kind.title, findings.VARIABLE
+        )
 
 
 def remember(message: str) -> None:
@@ -101,21 +136,33 @@ def aclnn_call(c_name: str, refused: Callable[[int], Any]) -> Callable[[Callable
     return _boundary(c_name, aclnn_status, refused)
 
 
+def refusal(c_name: str, fault: BaseException, code_of: CodeOf) -> int:
+    """The code of a refused call; its message is left for the calling thread."""
+    code = code_of(fault)
+    if not isinstance(fault, AclgradError | MemoryError):
+        logger.error("%s failed unexpectedly", c_name, exc_info=fault)
+    message = f"{c_name}: {_text(fault)} ({int(code)} {code.name})"
+    remember(message)
+    if findings.strict and code not in _ANSWERS:
+        findings.note(fault.kind if isinstance(fault, Mistake) else findings.Kind.FAILED_CALL, message)
+    return int(code)
+
+
 def _boundary(
-    c_name: str, code_of: Callable[[BaseException], AclError | AclnnStatus], refused: Callable[[int], Any]
+    c_name: str, code_of: CodeOf, refused: Callable[[int], Any]
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    needs_init = c_name.startswith("aclrt") and c_name not in WITHOUT_INIT
+
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
+                if needs_init and not initialised:
+                    tolerate(findings.Kind.NOT_INITIALISED, "the process is not initialised, expected aclInit before")
                 return function(*args, **kwargs)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # whatever it is, it becomes a code
                 fault = _mismatch(error, function, args, kwargs) if type(error) is TypeError else error
-                code = code_of(fault)
-                if not isinstance(fault, AclgradError | MemoryError):
-                    logger.error("%s failed unexpectedly", c_name, exc_info=error)
-                remember(f"{c_name}: {_text(fault)} ({int(code)} {code.name})")
-                answer: R = refused(int(code))
+                answer: R = refused(refusal(c_name, fault, code_of))
                 return answer
 
         FUNCTIONS[c_name] = call

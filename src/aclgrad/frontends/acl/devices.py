@@ -11,14 +11,15 @@ import threading
 from functools import partial
 from typing import Any
 
+from . import engines, findings, ordering
 from .arguments import INT32_MAX, INT32_MIN, integer
-from .boundary import AclRuntimeError
+from .blocks import DEVICE
+from .boundary import AclRuntimeError, tolerate
 from .enums import AclError
 from .events import Event
+from .findings import Kind
 from .handles import Table
 from .streams import Stream
-
-DEVICE_COUNT = 1
 
 _bad_handle = partial(AclRuntimeError, AclError.ACL_ERROR_RT_INVALID_HANDLE)
 
@@ -42,7 +43,9 @@ class Context:
         if self._default is None:
             with _lock:
                 if self._default is None:
-                    self._default = Stream()
+                    stream = engines.current.stream(self.device, is_default=True)
+                    stream.is_default = True
+                    self._default = stream
         return self._default
 
     def all_streams(self) -> list[Stream]:
@@ -55,15 +58,20 @@ class Context:
         self.alive = False
         CONTEXTS.discard(self.handle)
         for handle in list(self.streams):
+            if handle in STREAMS.origins:
+                findings.leave_behind(findings.Leak(Kind.STREAM_LEAKED, STREAMS.origins[handle]))
             STREAMS.discard(handle)
         for stream in self.all_streams():
+            ordering.abandoned(stream)
             stream.close()
         self.streams.clear()
 
 
-CONTEXTS: Table[Context] = Table("aclrtContext", _bad_handle)
-STREAMS: Table[Stream] = Table("aclrtStream", _bad_handle)
-EVENTS: Table[Event] = Table("aclrtEvent", _bad_handle)
+CONTEXTS: Table[Context] = Table(
+    "aclrtContext", _bad_handle, lambda context: Kind.DEVICE_NOT_RESET if context.primary else Kind.CONTEXT_LEAKED
+)
+STREAMS: Table[Stream] = Table("aclrtStream", _bad_handle, lambda _: Kind.STREAM_LEAKED)
+EVENTS: Table[Event] = Table("aclrtEvent", _bad_handle, lambda _: Kind.EVENT_LEAKED)
 
 _lock = threading.RLock()
 _primaries: dict[int, Context] = {}
@@ -71,12 +79,23 @@ _set_counts: dict[int, int] = {}
 _thread = threading.local()
 
 
+def configure_engine() -> None:
+    """Take the engine that the environment asks for."""
+    engines.configure(in_use=bool(len(CONTEXTS) or DEVICE.used))
+
+
+def device_count() -> int:
+    """How many devices there are."""
+    configure_engine()
+    return engines.current.count
+
+
 def device_id(value: Any) -> int:
     """The number of an existing device."""
-    number = integer("device_id", value, INT32_MIN, INT32_MAX)
-    if not 0 <= number < DEVICE_COUNT:
+    number, count = integer("device_id", value, INT32_MIN, INT32_MAX), device_count()
+    if not 0 <= number < count:
         raise AclRuntimeError(
-            AclError.ACL_ERROR_RT_INVALID_DEVICEID, f"device_id is {number}, expected 0 to {DEVICE_COUNT - 1}"
+            AclError.ACL_ERROR_RT_INVALID_DEVICEID, f"device_id is {number}, expected 0 to {count - 1}"
         )
     return number
 
@@ -124,7 +143,7 @@ def reset_device(device: int, *, force: bool = False) -> None:
 def create_stream() -> int:
     """A new stream in the current context."""
     context = current_context()
-    stream = Stream()
+    stream = engines.current.stream(context.device, is_default=False)
     handle = STREAMS.add(stream)
     context.streams[handle] = stream
     return handle
@@ -136,6 +155,9 @@ def destroy_stream(handle: Any) -> None:
     for context in CONTEXTS.values():
         context.streams.pop(int(handle), None)
     stream.close()
+    tasks = ordering.closed(stream)
+    if tasks:
+        tolerate(Kind.STREAM_DESTROYED_BUSY, f"nothing has waited for {tasks[0]}, expected synchronize_stream before")
 
 
 def stream_of(handle: Any) -> Stream:
@@ -145,11 +167,18 @@ def stream_of(handle: Any) -> Stream:
     return STREAMS.get(handle, "stream")
 
 
-def wait_for_default_stream() -> None:
-    """Let the work of the calling thread's default stream finish, if it has one."""
+def wait_for_default_stream() -> int:
+    """Let the work of the calling thread's default stream finish, if it has one; the thread's device, or the first."""
     context: Context | None = getattr(_thread, "context", None)
-    if context is not None and context._default is not None and not context._default.idle:
-        context._default.wait()
+    if context is None:
+        return 0
+    default = context._default
+    if default is not None:
+        if not default.idle:
+            default.wait()
+        if findings.strict:
+            ordering.synchronised(default)
+    return context.device
 
 
 def synchronize_streams(device: int | None = None) -> None:

@@ -2,67 +2,50 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
+from . import findings, ordering
 from .boundary import AclRuntimeError
 from .enums import AclError
-from .streams import Stream
-
-NANOSECONDS_PER_MILLISECOND = 1e6
-
-
-class Mark:
-    """One recording: reached when the stream has done everything submitted before it."""
-
-    __slots__ = ("_reached", "nanoseconds")
-
-    def __init__(self) -> None:
-        self._reached = threading.Event()
-        self.nanoseconds = 0
-
-    @property
-    def reached(self) -> bool:
-        """True once the stream has come here."""
-        return self._reached.is_set()
-
-    def reach(self) -> None:
-        """Called by the stream."""
-        self.nanoseconds = time.perf_counter_ns()
-        self._reached.set()
-
-    def wait(self) -> None:
-        """Block until the stream has come here."""
-        self._reached.wait()
+from .streams import Mark, Stream
 
 
 class Event:
     """The newest mark, if any. Waiting means the mark that was newest when the wait was asked for."""
 
-    __slots__ = ("mark",)
+    __slots__ = ("_clock", "_mark")
 
     def __init__(self) -> None:
-        self.mark: Mark | None = None
+        self._mark: Mark | None = None
+        self._clock: ordering.Clock = {}  # what the mark stands for, in a checked run
 
     def record(self, stream: Stream) -> None:
         """Put a new mark at the end of `stream`."""
-        mark = Mark()
-        stream.submit(mark.reach, small=True)
-        self.mark = mark
+        self._mark = stream.mark()
+        if findings.strict:
+            self._clock = ordering.recorded(stream)
 
     def reset(self) -> None:
         """Forget the mark."""
-        self.mark = None
+        self._mark = None
+        self._clock = {}
 
     def hold(self, stream: Stream) -> None:
         """Let later work of `stream` wait for the mark; an event without a mark holds nothing."""
-        mark = self.mark
-        if mark is not None and not mark.reached:
-            stream.submit(mark.wait)
+        if self._mark is not None:
+            stream.hold(self._mark)
+        if findings.strict:
+            ordering.followed(stream, self._clock)
 
     def synchronize(self) -> None:
         """Block the caller until the mark is reached."""
         self._recorded("event").wait()
+        self._observed()
+
+    def reached(self) -> bool:
+        """True if there is a mark and its stream has come there."""
+        reached = self._mark is not None and self._mark.reached
+        if reached:
+            self._observed()
+        return reached
 
     def milliseconds_since(self, start: Event) -> float:
         """Time between the marks of `start` and of this event."""
@@ -72,10 +55,16 @@ class Event:
                 raise AclRuntimeError(
                     AclError.ACL_ERROR_RT_PARAM_INVALID, f"{name} is not reached yet, expected a past event"
                 )
-        return (last.nanoseconds - first.nanoseconds) / NANOSECONDS_PER_MILLISECOND
+        start._observed()
+        self._observed()
+        return last.milliseconds_since(first)
+
+    def _observed(self) -> None:
+        if findings.strict:
+            ordering.reached(self._clock)
 
     def _recorded(self, name: str) -> Mark:
-        mark = self.mark
+        mark = self._mark
         if mark is None:
             raise AclRuntimeError(
                 AclError.ACL_ERROR_RT_PARAM_INVALID, f"{name} was never recorded, expected a recorded event"

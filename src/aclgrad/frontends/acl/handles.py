@@ -9,10 +9,11 @@ and on AArch64 (whose top byte may be ignored), so a stray dereference faults at
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ...core.errors import InvalidArgument, NullArgument
+from . import findings
 from .arguments import as_int, shown
 
 T = TypeVar("T")
@@ -23,18 +24,31 @@ _KIND_BITS = 8
 
 
 class Table(Generic[T]):
-    """All live objects of one kind, by handle. `invalid` makes the error for a handle that is not one of them."""
+    """All live objects of one kind, by handle. `invalid` makes the error for a handle that is not one of them.
+
+    `leak` says what it is to leave an object behind. In a checked run `origins` keeps where objects were made, as long
+    as the program has to destroy them itself.
+    """
 
     _tables: ClassVar[list[Table[Any]]] = []
 
-    def __init__(self, kind: str, invalid: Callable[[str], Exception] = InvalidArgument) -> None:
+    def __init__(
+        self,
+        kind: str,
+        invalid: Callable[[str], Exception] = InvalidArgument,
+        leak: Callable[[T], findings.Kind] | None = None,
+    ) -> None:
         self.kind = kind
         self._invalid = invalid
         self._base = (_PREFIX << _KIND_BITS | len(Table._tables)) << _SERIAL_BITS
         self._serials = itertools.count(1)
         self._newest = 0
         self._objects: dict[int, T] = {}
+        self._leak = leak
+        self.origins: dict[int, object] = {}
         Table._tables.append(self)
+        if leak is not None:
+            findings.leak_source(self.leaks)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -47,6 +61,8 @@ class Table(Generic[T]):
         """A new handle for `item`."""
         handle = self._newest = self._base | next(self._serials)
         self._objects[handle] = item
+        if findings.strict:
+            self.origins[handle] = findings.place()
         return handle
 
     def find(self, handle: Any) -> T | None:
@@ -64,7 +80,17 @@ class Table(Generic[T]):
 
     def discard(self, handle: int) -> T | None:
         """Destroy the handle if it is still live."""
+        if self.origins:
+            self.origins.pop(handle, None)
         return self._objects.pop(handle, None)
+
+    def leaks(self) -> Iterator[findings.Leak]:
+        """What was left behind; asked again, only what came after."""
+        for handle, place in list(self.origins.items()):
+            self.origins.pop(handle, None)
+            item = self._objects.get(handle)
+            if item is not None and self._leak is not None:
+                yield findings.Leak(self._leak(item), place)
 
     def _insist(self, handle: Any, name: str, take: Callable[[int], T | None]) -> T:
         """The object after all (a handle may be a numpy integer), or the error that says what it is instead."""

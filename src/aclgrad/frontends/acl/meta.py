@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from ...core.errors import InvalidArgument
 from .arguments import INT64_MAX, INT64_MIN, integer, nullable_address, optional_path
-from .boundary import AclRuntimeError, aclnn_call, after, code_only, instead
+from .boundary import AclRuntimeError, aclnn_call, after, code_only, instead, tolerate
+from .findings import Kind
 from .handles import Table
 from .process import check_config
 from .tensors import (
@@ -133,6 +134,8 @@ def _list_creator(c_name: str, table: Table[AclList[T]], members: Table[T]) -> C
         """A list that owns the first `size` members; a member may be null."""
         handles = [nullable_address(f"value[{k}]", h) for k, h in enumerate(items("value", value, size, "size"))]
         found = [members.get(h, f"value[{k}]") if h else None for k, h in enumerate(handles)]
+        for handle in handles:
+            members.origins.pop(handle, None)  # from now on the list answers for it
         return table.add(AclList(tuple(handles), tuple(found)))
 
     return create
@@ -154,8 +157,13 @@ def _list_destroyer(c_name: str, table: Table[AclList[T]], members: Table[T]) ->
     def destroy(handle: Any) -> int:
         """Destroy a list and those of its members that still exist; null is none."""
         if handle is not None and not (type(handle) is int and handle == 0):
-            for member in table.pop(handle, table.kind).handles:
-                members.discard(member)
+            owned = table.pop(handle, table.kind).handles
+            gone = [k for k, member in enumerate(owned) if member and members.discard(member) is None]
+            if gone:
+                tolerate(
+                    Kind.MEMBER_DESTROYED_TWICE,
+                    f"{table.kind} has destroyed members {gone[:8]}, expected to destroy them itself",
+                )
         return SUCCESS
 
     return destroy

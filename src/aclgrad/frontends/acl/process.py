@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import math
@@ -12,9 +13,10 @@ from typing import Any
 
 from ...core.errors import WrongType
 from ...core.soc import current_soc
+from . import boundary, findings
 from .arguments import integer, member, optional_path, shown
 from .boundary import AclRuntimeError, after, code_only, instead, logger, runtime_call, take_message
-from .devices import synchronize_streams
+from .devices import configure_engine, synchronize_streams
 from .enums import DATA_TYPE_SIZES, AclDataType, AclError
 
 SUCCESS = 0
@@ -24,12 +26,13 @@ HALF_OVERFLOW = 65520.0  # what rounds beyond HALF_MAX
 
 _lock = threading.Lock()
 _references = 0
+_init_place: object = None
 
 
 @runtime_call("aclInit", code_only)
 def init(config_path: Any = None) -> int:
     """Initialise the process; every call counts, also one that is refused as a repetition."""
-    global _references
+    global _references, _init_place
     path = optional_path("config_path", config_path)
     with _lock:
         if _references:
@@ -39,7 +42,11 @@ def init(config_path: Any = None) -> int:
                 f"the process is initialised already ({_references} calls)",
             )
         check_config(path)
-        _references = 1
+        _check_mode()
+        configure_engine()
+        findings.begin()
+        _init_place = findings.place() if findings.strict else None
+        _references, boundary.initialised = 1, True
     return SUCCESS
 
 
@@ -114,6 +121,8 @@ def check_config(path: str | None) -> None:
         return
     try:
         file = Path(path)
+        if not file.is_file():  # a pipe or a device may never end
+            raise AclRuntimeError(AclError.ACL_ERROR_INVALID_FILE, f"{path!r} is no file, expected one of JSON")
         if file.stat().st_size > MAX_CONFIG_BYTES:
             raise AclRuntimeError(
                 AclError.ACL_ERROR_INVALID_FILE_SIZE, f"{path!r} is larger than {MAX_CONFIG_BYTES} bytes"
@@ -132,10 +141,29 @@ def _require_initialised() -> None:
         )
 
 
+def _check_mode() -> None:
+    unknown = findings.read_mode()
+    if unknown is not None:
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_INVALID_PARAM, f"{findings.VARIABLE} is {unknown!r}, expected 0, 1 or nothing"
+        )
+
+
 def _end() -> None:
     global _references
-    _references = 0
+    _references, boundary.initialised = 0, False
+    if findings.strict:
+        findings.conclude("aclFinalize")
     try:
         synchronize_streams()
     except AclRuntimeError as failure:
         logger.warning("finalised after a failure that no synchronisation has reported: %s", failure)
+
+
+@atexit.register
+def end_of_process() -> None:
+    """Report what a checked program has left behind; to be called by a door whose process outlives Python's exit."""
+    if findings.strict:
+        if _references:
+            findings.leave_behind(findings.Leak(findings.Kind.NOT_FINALISED, _init_place))
+        findings.conclude("exit")

@@ -9,9 +9,12 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument, WrongType
 from ...core.meta import Meta, contiguous_strides
+from . import engines
 from .arguments import INT64_MAX, UINT64_MAX, integer, member, nullable_address, shown
-from .blocks import DEVICE
+from .blocks import DEVICE, GRANULE
+from .boundary import tolerate
 from .enums import DATA_TYPE_SIZES, TORCH_DTYPES, AclDataType, AclFormat
+from .findings import Kind
 from .handles import Table
 
 T = TypeVar("T")
@@ -72,6 +75,7 @@ class AclTensor:
 
     def rebind(self, data: int) -> None:
         """Point to other data of the same description."""
+        _check_alignment(self.meta, data)
         self.data = data
         self.view = None
 
@@ -114,13 +118,13 @@ class AclList(Generic[T]):
         self.members = members
 
 
-TENSORS: Table[AclTensor] = Table("aclTensor")
-SCALARS: Table[AclScalar] = Table("aclScalar")
-INT_ARRAYS: Table[AclArray[int]] = Table("aclIntArray")
-FLOAT_ARRAYS: Table[AclArray[float]] = Table("aclFloatArray")
-BOOL_ARRAYS: Table[AclArray[bool]] = Table("aclBoolArray")
-TENSOR_LISTS: Table[AclList[AclTensor]] = Table("aclTensorList")
-SCALAR_LISTS: Table[AclList[AclScalar]] = Table("aclScalarList")
+TENSORS: Table[AclTensor] = Table("aclTensor", leak=lambda _: Kind.TENSOR_LEAKED)
+SCALARS: Table[AclScalar] = Table("aclScalar", leak=lambda _: Kind.SCALAR_LEAKED)
+INT_ARRAYS: Table[AclArray[int]] = Table("aclIntArray", leak=lambda _: Kind.ARRAY_LEAKED)
+FLOAT_ARRAYS: Table[AclArray[float]] = Table("aclFloatArray", leak=lambda _: Kind.ARRAY_LEAKED)
+BOOL_ARRAYS: Table[AclArray[bool]] = Table("aclBoolArray", leak=lambda _: Kind.ARRAY_LEAKED)
+TENSOR_LISTS: Table[AclList[AclTensor]] = Table("aclTensorList", leak=lambda _: Kind.LIST_LEAKED)
+SCALAR_LISTS: Table[AclList[AclScalar]] = Table("aclScalarList", leak=lambda _: Kind.LIST_LEAKED)
 
 
 def describe(
@@ -143,8 +147,9 @@ def describe(
     storage = _extents("storageDims", storage_dims, storage_dims_num)
     data = nullable_address("tensorData", tensor_data)
     dtype: Any = TORCH_DTYPES.get(kind, kind)
-    meta = Meta(shape, strides, dtype, _CPU, int(layout))
+    meta = Meta(shape, strides, dtype, engines.current.only_device or _device_of(data), int(layout))
     _check_extent(meta, first, max(DATA_TYPE_SIZES[kind], 1))
+    _check_alignment(meta, data)
     return Description(meta, kind, first, storage, data)
 
 
@@ -209,6 +214,17 @@ def _extents(name: str, values: Any, count: Any) -> tuple[int, ...]:
         if type(value) is not int or not 0 <= value <= INT64_MAX:
             return tuple([integer(f"{name}[{k}]", item, 0, INT64_MAX) for k, item in enumerate(chosen)])
     return tuple(chosen)
+
+
+def _device_of(data: int) -> torch.device:
+    """The device whose memory an address is; the first one for an address that is none."""
+    block = DEVICE.find(data)
+    return engines.current.torch_device(0) if block is None else block.storage.device
+
+
+def _check_alignment(meta: Meta, data: int) -> None:
+    if data % GRANULE and 0 not in meta.shape:
+        tolerate(Kind.UNALIGNED_DATA, f"tensorData is {data:#x}, expected a multiple of {GRANULE}")
 
 
 def _check_extent(meta: Meta, offset: int, itemsize: int) -> None:

@@ -6,14 +6,15 @@ a device block copies what exists and gives zeros for the rest, with one warning
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from . import raw
+from . import engines, findings, ordering, raw
 from .arguments import address, integer, nullable_address, size_t
 from .blocks import DEVICE, HOST, Block, Heap
-from .boundary import AclRuntimeError, logger
+from .boundary import AclRuntimeError, tolerate
 from .enums import AclError, MemcpyKind
+from .findings import Kind
+from .ordering import Touch
 
 BYTE_BITS = 0xFF
 
@@ -26,13 +27,13 @@ _SIDES: dict[int, tuple[bool, bool]] = {
     MemcpyKind.ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE: (True, False),
 }
 _LAST_KIND = MemcpyKind.ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE
-_warned_of_reading_past_the_end = False
 
 
 class Copy:
     """`count` bytes from `src` to `dst`, the last `missing` of them zeros. It keeps the blocks it touches alive."""
 
     __slots__ = ("blocks", "count", "dst", "missing", "src")
+    what = "the copy"
 
     def __init__(self, dst: int, src: int, count: int, missing: int, blocks: tuple[Block | None, Block | None]) -> None:
         self.dst, self.src, self.count, self.missing, self.blocks = dst, src, count, missing, blocks
@@ -48,23 +49,34 @@ class Copy:
     def __call__(self) -> None:
         """Carry it out."""
         self.verify()
+        into, out_of = self.blocks
         existing = self.count - self.missing
-        raw.move(self.dst, self.src, existing)
+        engines.current.move(self.dst, into, self.src, out_of, existing)
         if self.missing:
-            raw.fill(self.dst + existing, 0, self.missing)
+            engines.current.fill(self.dst + existing, into, 0, self.missing)
+
+    def touches(self) -> tuple[Touch, ...]:
+        """The memory it reads and writes."""
+        existing = self.count - self.missing
+        return Touch(self.dst, self.dst + self.count, True), Touch(self.src, self.src + existing, False)
 
 
 class Fill:
     """`count` bytes of `value` at `dst`, inside `block`."""
 
     __slots__ = ("block", "count", "dst", "value")
+    what = "the fill"
 
     def __init__(self, dst: int, value: int, count: int, block: Block) -> None:
         self.dst, self.value, self.count, self.block = dst, value, count, block
 
     def __call__(self) -> None:
         """Carry it out."""
-        raw.fill(self.dst, self.value, self.count)
+        engines.current.fill(self.dst, self.block, self.value, self.count)
+
+    def touches(self) -> tuple[Touch, ...]:
+        """The memory it writes."""
+        return (Touch(self.dst, self.dst + self.count, True),)
 
 
 def plan_copy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> Copy | None:
@@ -120,7 +132,10 @@ def free(heap: Heap, other: Heap, name: str, pointer: Any) -> None:
     start = address(name, pointer)
     if heap.owner(start) is None and other.owner(start) is not None:
         raise _wrong_memory(name, start, f"a {other.what} block", f"{heap.what} memory")
-    heap.free(start)
+    engines.current.settle()
+    block = heap.free(start)
+    if findings.strict:
+        ordering.freed(block.address, block.end)
 
 
 def _check_side(name: str, pointer: int, block: Block | None, device: bool, kind: int) -> None:
@@ -145,19 +160,13 @@ def _check_room(name: str, pointer: int, block: Block | None, amount: int) -> No
 
 def _missing(block: Block, pointer: int, amount: int) -> int:
     """How many of the bytes asked for lie past the end of a device block that is read."""
-    global _warned_of_reading_past_the_end
     missing = max(pointer + amount - block.end, 0)
-    if missing and os.environ.get("ACLGRAD_STRICT", "0") in ("", "0"):
-        if not _warned_of_reading_past_the_end:
-            _warned_of_reading_past_the_end = True
-            logger.warning(
-                "%d bytes were read from a device block with %d left: the rest reads as zeros. "
-                "ACLGRAD_STRICT=1 refuses such copies. This warning is given once.",
-                amount,
-                amount - missing,
-            )
-        return missing
-    return 0
+    if missing:
+        tolerate(
+            Kind.READ_PAST_END,
+            f"count is {amount}, but src has only {amount - missing} bytes left in its block, expected at most these",
+        )
+    return missing
 
 
 def _wrong_memory(name: str, pointer: int, found: str, expected: str) -> AclRuntimeError:

@@ -88,6 +88,8 @@ def _check_range(start: int, amount: int, *, write: bool) -> Block | None:
         raise InvalidArgument(f"ptr {start:#x} is in a freed block, expected live memory", "ptr")
     elif start + amount > block.end:
         raise InvalidArgument(f"size is {amount}, but ptr has only {block.end - start} bytes left in its block", "size")
+    elif block.storage.device.type != "cpu":
+        raise InvalidArgument(f"ptr {start:#x} is on {block.storage.device}, expected memory of the host", "ptr")
     return block
 
 

@@ -15,11 +15,14 @@ from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, Param, TensorList
 from ...core.spec import OutList as OutListParam
+from ..acl import findings, ordering
 from ..acl.arguments import size_t
 from ..acl.blocks import DEVICE
-from ..acl.boundary import AclRuntimeError
+from ..acl.boundary import AclRuntimeError, tolerate
 from ..acl.devices import stream_of
+from ..acl.findings import Kind
 from ..acl.handles import Table
+from ..acl.ordering import Touch
 from ..acl.streams import Stream
 from ..acl.tensors import BOOL_ARRAYS, TENSOR_LISTS, TENSORS, AclTensor
 
@@ -67,8 +70,12 @@ class Executor:
 
         queue = _queue(stream)
         if queue is None:
+            if self._bound:
+                tolerate(Kind.NO_CURRENT_DEVICE, "stream is null in a thread without a device, expected set_device")
             task()
         else:
+            if findings.strict and plan.nbytes:
+                ordering.submitted(queue, plan.call.spec.aclnn, self._touches(outs, scratch, workspace))
             queue.submit(task, small=plan.nbytes <= SMALL_BYTES and plan.workspace_size <= SMALL_BYTES)
 
     def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
@@ -86,6 +93,17 @@ class Executor:
             block = DEVICE.view(size_t("workspace", workspace), (needed,), (1,), 0, torch.uint8)
         start = -block.data_ptr() % memory.ALIGNMENT
         return block[start : start + self.plan.workspace_size]
+
+    def _touches(self, outs: Sequence[Any], scratch: torch.Tensor | None, workspace: Any) -> list[Touch]:
+        """The device memory that the work reads and writes; torch's own tensors are none of it."""
+        written = {id(view) for out in outs for view in (out if isinstance(out, list) else (out,))}
+        touches = []
+        for _, meta, view in self._bound:
+            start = view.data_ptr()
+            touches.append(Touch(start, start + meta.span, id(view) in written, meta.is_dense()))
+        if scratch is not None and not isinstance(workspace, torch.Tensor):
+            touches.append(Touch(scratch.data_ptr(), scratch.data_ptr() + scratch.numel(), True))
+        return touches
 
     def _operands(self) -> tuple[list[Any], list[Any]]:
         """The torch tensors to compute with: those found in phase one while they are what they were."""
@@ -107,7 +125,9 @@ class Executor:
         return args, outs
 
 
-EXECUTORS: Table[Executor] = Table("aclOpExecutor")
+EXECUTORS: Table[Executor] = Table(
+    "aclOpExecutor", leak=lambda executor: Kind.EXECUTOR_LEAKED if executor.repeatable else Kind.EXECUTOR_NEVER_RUN
+)
 
 
 def _queue(stream: Any) -> Stream | None:
@@ -137,9 +157,11 @@ def resolve(param: Param, value: Any) -> Any:
     if isinstance(param, TensorList | OutListParam):
         if isinstance(value, list | tuple):
             return [_tensor(f"{param.aclnn}[{k}]", item) for k, item in enumerate(value)]
-        return list(TENSOR_LISTS.get(value, param.aclnn).members) if _is_handle(value) else value
-    if isinstance(param, BoolArray):
-        return BOOL_ARRAYS.get(value, param.aclnn).values if _is_handle(value) else value
+        if _is_handle(value):
+            return list(TENSOR_LISTS.get(value, param.aclnn).members) if value else None
+        return value
+    if isinstance(param, BoolArray) and _is_handle(value):
+        return BOOL_ARRAYS.get(value, param.aclnn).values if value else None
     return _tensor(param.aclnn, value) if hasattr(param, "dtypes") else value
 
 

@@ -42,7 +42,7 @@ def get_device() -> tuple[int, int]:
 @runtime_call("aclrtGetDeviceCount", after(0))
 def get_device_count() -> tuple[int, int]:
     """(number of devices, ret)."""
-    return devices.DEVICE_COUNT, SUCCESS
+    return devices.device_count(), SUCCESS
 
 
 @runtime_call("aclrtSynchronizeDevice", code_only)

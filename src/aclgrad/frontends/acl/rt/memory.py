@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.errors import InvalidArgument
+from .. import engines, findings, ordering
 from ..arguments import integer, member, size_t
 from ..blocks import DEVICE, HOST
 from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import current_context, stream_of, wait_for_default_stream
 from ..enums import AclError, MallocPolicy, MemAttr
+from ..streams import Stream
+from ..transfers import Copy, Fill, plan_copy, plan_fill
 from ..transfers import free as free_block
-from ..transfers import plan_copy, plan_fill
 
 SUCCESS = 0
 SMALL_BYTES = 1 << 16  # copied in less time than a thread switch takes
@@ -32,8 +34,7 @@ def malloc(size: Any, policy: Any) -> tuple[int, int]:
     """(address of new device memory, 64-byte aligned and uninitialised, ret)."""
     amount = _positive_size(size)
     _check_policy(integer("policy", policy, 0, 2**31 - 1))
-    current_context()
-    return DEVICE.allocate(amount).address, SUCCESS
+    return DEVICE.allocate(amount, current_context().device).address, SUCCESS
 
 
 @runtime_call("aclrtFree", code_only)
@@ -61,8 +62,7 @@ def memcpy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> int:
     """Copy `count` bytes and return when it is done."""
     copy = plan_copy(dst, dest_max, src, count, kind)
     if copy is not None:
-        wait_for_default_stream()
-        copy()
+        _at_once(copy)
     return SUCCESS
 
 
@@ -72,7 +72,7 @@ def memcpy_async(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any, strea
     copy, target = plan_copy(dst, dest_max, src, count, kind), stream_of(stream)
     if copy is not None:
         copy.verify()
-        target.submit(copy, small=copy.count <= SMALL_BYTES)
+        _enqueue(copy, target)
     return SUCCESS
 
 
@@ -81,8 +81,7 @@ def memset(dev_ptr: Any, max_count: Any, value: Any, count: Any) -> int:
     """Set `count` bytes to the low byte of `value` and return when it is done."""
     fill = plan_fill(dev_ptr, max_count, value, count)
     if fill is not None:
-        wait_for_default_stream()
-        fill()
+        _at_once(fill)
     return SUCCESS
 
 
@@ -91,7 +90,7 @@ def memset_async(dev_ptr: Any, max_count: Any, value: Any, count: Any, stream: A
     """Like `memset`, as work of a stream."""
     fill, target = plan_fill(dev_ptr, max_count, value, count), stream_of(stream)
     if fill is not None:
-        target.submit(fill, small=fill.count <= SMALL_BYTES)
+        _enqueue(fill, target)
     return SUCCESS
 
 
@@ -99,8 +98,21 @@ def memset_async(dev_ptr: Any, max_count: Any, value: Any, count: Any, stream: A
 def get_mem_info(attr: Any) -> tuple[int, int, int]:
     """(free bytes, total bytes, ret) of the device memory."""
     member("attr", attr, MemAttr)
-    current_context()
-    return DEVICE.total - DEVICE.used, DEVICE.total, SUCCESS
+    device = current_context().device
+    return engines.current.free_memory(device, DEVICE.used), engines.current.capacity(device), SUCCESS
+
+
+def _at_once(transfer: Copy | Fill) -> None:
+    device = wait_for_default_stream()
+    if findings.strict:
+        ordering.touched(transfer.what, transfer.touches())
+    engines.current.at_once(transfer, device)
+
+
+def _enqueue(transfer: Copy | Fill, stream: Stream) -> None:
+    if findings.strict:
+        ordering.submitted(stream, transfer.what, transfer.touches())
+    stream.submit(transfer, small=transfer.count <= SMALL_BYTES)
 
 
 def _positive_size(value: Any) -> int:

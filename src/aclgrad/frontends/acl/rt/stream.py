@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.errors import InvalidArgument
-from .. import devices
+from .. import devices, findings, ordering
 from ..arguments import INT32_MAX, INT32_MIN, UINT32_MAX, integer
 from ..boundary import after, code_only, runtime_call
 from ..devices import EVENTS, stream_of
@@ -58,7 +58,10 @@ def synchronize_stream_with_timeout(stream: Any, timeout: Any) -> int:
 @runtime_call("aclrtStreamQuery", after(int(StreamStatus.ACL_STREAM_STATUS_NOT_READY)))
 def stream_query(stream: Any) -> tuple[int, int]:
     """(whether all work of the stream is done, ret)."""
-    idle = stream_of(stream).idle
+    queue = stream_of(stream)
+    idle = queue.idle
+    if idle and findings.strict:
+        ordering.synchronised(queue)
     status = StreamStatus.ACL_STREAM_STATUS_COMPLETE if idle else StreamStatus.ACL_STREAM_STATUS_NOT_READY
     return int(status), SUCCESS
 
@@ -66,16 +69,14 @@ def stream_query(stream: Any) -> tuple[int, int]:
 @runtime_call("aclrtCreateEvent", after(0))
 def create_event() -> tuple[int, int]:
     """(new event, ret)."""
-    devices.current_context()
-    return EVENTS.add(Event()), SUCCESS
+    return _new_event(), SUCCESS
 
 
 @runtime_call("aclrtCreateEventWithFlag", after(0))
 def create_event_with_flag(flag: Any) -> tuple[int, int]:
     """Like `create_event`; every event can do what the flags ask for."""
     integer("flag", flag, 0, UINT32_MAX)
-    devices.current_context()
-    return EVENTS.add(Event()), SUCCESS
+    return _new_event(), SUCCESS
 
 
 @runtime_call("aclrtDestroyEvent", code_only)
@@ -117,12 +118,15 @@ def synchronize_event(event: Any) -> int:
 @runtime_call("aclrtQueryEventStatus", after(int(EventRecordedStatus.ACL_EVENT_RECORDED_STATUS_NOT_READY)))
 def query_event_status(event: Any) -> tuple[int, int]:
     """(whether the event is recorded and reached, ret)."""
-    mark = EVENTS.get(event, "event").mark
-    reached = mark is not None and mark.reached
-    return int(EventRecordedStatus(reached)), SUCCESS
+    return int(EventRecordedStatus(EVENTS.get(event, "event").reached())), SUCCESS
 
 
 @runtime_call("aclrtEventElapsedTime", after(0.0))
 def event_elapsed_time(start: Any, end: Any) -> tuple[float, int]:
     """(milliseconds between two reached events, ret)."""
     return EVENTS.get(end, "end").milliseconds_since(EVENTS.get(start, "start")), SUCCESS
+
+
+def _new_event() -> int:
+    devices.current_context()
+    return EVENTS.add(Event())
