@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-gpu check format bench bench-gpu clean
 
 demo: $(READY)  ## all five operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
@@ -21,8 +21,14 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+test-gpu: $(READY)  ## the Triton kernels on this machine's GPU
+	$(BIN)/python -m pytest -m gpu
+
 bench: $(READY)  ## speed against peers, after a correctness gate; results under benchmarks/results
 	$(BIN)/python -m benchmarks
+
+bench-gpu: $(READY)  ## the same on this machine's GPU
+	$(BIN)/python -m benchmarks --device cuda
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -20,7 +20,7 @@ from .quiet import Patience
 from .report import Report
 from .runner import jobs, run
 from .sweep import SWEEPS, sweep
-from .timing import FULL, QUICK, Effort
+from .timing import QUICK, Effort
 
 RESULTS = Path(__file__).parent / "results"
 EVERYTHING = "*"
@@ -35,13 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=LOG_WIDTH)
-    effort = QUICK if options.quick else replace(FULL, patience=Patience(options.wait))
-    device = DEVICES[options.device](replace(QUICK, patience=effort.patience))
     if options.readme is not None:
-        path = options.results / f"{machine.slug(device.describe())}.json"
-        markdown.insert(Report.load(path), options.readme)
-        console.print(f"{options.readme} shows {path.name}")
+        for shown in markdown.insert_newest(options.results, options.readme):
+            console.print(f"{options.readme} shows {shown}")
         return 0
+    kind = DEVICES[options.device]
+    effort = QUICK if options.quick else replace(kind.thorough, patience=Patience(options.wait))
+    device = kind(replace(QUICK, patience=effort.patience))
     report = measure(device, options.only, effort, console)
     if not report.quantities() and not report.red:
         console.print(f"no row matches {options.only!r}; keys are operator/case/dtype, overhead and alternation")
@@ -58,11 +58,11 @@ def measure(device: Device, only: str, effort: Effort, console: Console) -> Repo
     brief = replace(QUICK, patience=effort.patience)
     report = Report({})
     steps: list[tuple[str, Callable[[], object]]] = [
-        (job.key, partial(_append, report.rows, run, job, device, effort)) for job in jobs(only)
+        (job.key, partial(_append, report.rows, run, job, device, effort)) for job in jobs(device.kind, only)
     ]
     if whole or only in "overhead":
         steps.append(("overhead", lambda: report.overhead.extend(overhead(device, effort))))
-    if whole or only in "alternation":
+    if device.kind == "cpu" and (whole or only in "alternation"):
         steps.append(("alternation with torch.mm", lambda: report.alternation.extend(alternation(device, effort))))
     if whole:
         steps += [(f"sweep of {name}", partial(_append, report.sweeps, sweep, name, device, brief)) for name in SWEEPS]
@@ -103,7 +103,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON and pictures")
     parser.add_argument(
         "--readme", type=Path, nargs="?", const=machine.ROOT / "README.md", metavar="FILE",
-        help="measure nothing; put this machine's saved table between the markers in FILE",
+        help="measure nothing; put the newest saved table of each kind of device between its markers in FILE",
     )  # fmt: skip
     return parser
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from statistics import geometric_mean
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Bar:
     limit: float
     says: str
     at_least: bool = True
+    on_average: bool = False  # the geometric mean over the rows counts, not each of them
 
     def met_by(self, value: float) -> bool:
         """Whether the value clears the bar."""
@@ -75,7 +77,37 @@ CPU_BARS = (
     at_most("alternation/*", "p99", 1e-3, "p99 ≤ 1 ms: no stall"),
 )
 
-BARS: dict[str, tuple[Bar, ...]] = {"cpu": CPU_BARS}
+
+def near_bound(rows: str, share: float) -> Bar:
+    """At least this share of what the machine can do."""
+    return Bar(rows, "share_of_bound", share, f"≥ {share:.2f} of the bound")
+
+
+ACCUMULATOR = {"8192_4096": 8192 * 4096 * 4, "4096_2048": 4096 * 2048 * 4, "16384_5120": 16384 * 5120 * 4}
+"""Bytes of the float32 sums of the input's gradient, by the case's tokens and hidden size."""
+
+CUDA_BARS = (
+    within("hardsigmoid_backward/*/*", 1.03, "aten"),
+    near_bound("hardsigmoid_backward/256Mi/*", 0.97),
+    near_bound("batch_norm_elemt_backward/64x256x56_*/*", 0.90),
+    near_bound("batch_norm_elemt_backward/32x64x224_*/*", 0.90),
+    near_bound("batch_norm_elemt_backward/256x2048x7_*/*", 0.80),
+    near_bound("lstm_cell_backward/B8192_H2048/*", 0.88),
+    near_bound("lstm_cell_backward/B32768_H1024/*", 0.88),
+    faster("lstm_cell_backward/B64_H512/*", 1, "faster than aten"),
+    faster("lstm_backward/*/*", 1, "faster than cuDNN"),
+    faster("lstm_backward/T512_B16_256_2x2/*", 8, "≥ 8× cuDNN"),
+    Bar("lstm_backward/*/*", "speedup", 2.5, "≥ 2.5× cuDNN on geometric average", on_average=True),
+    near_bound("linear_cross_entropy_backward/head_*/*", 0.93),
+    near_bound("linear_cross_entropy_backward/softmax_*/*", 0.92),
+    *(
+        at_most(f"linear_cross_entropy_backward/*_{sizes}_*/*", "extra_bytes", (256 << 20) + sums,
+                "extra memory ≤ 256 MiB and one float32 accumulator")
+        for sizes, sums in ACCUMULATOR.items()
+    ),
+)  # fmt: skip
+
+BARS: dict[str, tuple[Bar, ...]] = {"cpu": CPU_BARS, "cuda": CUDA_BARS}
 """By kind of device."""
 
 
@@ -84,8 +116,17 @@ def judge(bars: tuple[Bar, ...], found: Mapping[str, Mapping[str, float]], whole
     judged = []
     for bar in bars:
         keys = [key for key in found if fnmatchcase(key, bar.rows)]
+        if bar.on_average and keys:
+            judged.append(_on_average(bar, [found[key].get(bar.quantity) for key in keys]))
+            continue
         for key in keys or ([bar.rows] if whole else []):
             value = found.get(key, {}).get(bar.quantity)
             met = None if value is None else bar.met_by(value)
             judged.append(Judged(key, bar.quantity, bar.limit, bar.says, value, met))
     return judged
+
+
+def _on_average(bar: Bar, values: list[float | None]) -> Judged:
+    known = [value for value in values if value is not None]
+    mean = geometric_mean(known) if len(known) == len(values) else None
+    return Judged(bar.rows, bar.quantity, bar.limit, bar.says, mean, None if mean is None else bar.met_by(mean))

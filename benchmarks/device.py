@@ -5,6 +5,7 @@ Another kind of device is another subclass and one entry in `DEVICES`; nothing e
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,15 +21,10 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from aclgrad.testing.layouts import apply
-
-from .timing import QUICK, Call, Effort, interleaved
+from .timing import FULL, QUICK, Call, Effort, interleaved
 
 MIB = 1 << 20
-COPY_BYTES = 512 * MIB
 COLD = 3  # inputs in rotation fill the last cache this many times over
-MATMUL_SIZE = 1024
-MATMUL_FLOPS = 2 * MATMUL_SIZE**3
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -35,6 +32,10 @@ class Device(ABC):
     """One place to compute."""
 
     kind: str
+    thorough: Effort = FULL  # what a result that is kept takes
+    copied: int  # bytes by which the copy rate is measured
+    matmul_size: int  # by which the product rate is measured
+    largest: int = 1  # a sweep ends this many times beyond the sizes of a CPU
 
     def __init__(self, effort: Effort = QUICK) -> None:
         self.effort = effort  # with which the rates are measured
@@ -56,9 +57,10 @@ class Device(ABC):
     def describe(self) -> dict[str, Any]:
         """What a reader must know of the machine; no names of hosts, users or paths."""
 
-    def place(self, value: Any) -> Any:
-        """The value with its tensors on this device."""
-        return apply(lambda tensor: tensor.to(self.kind), value)
+    @property
+    def matmul_flops(self) -> int:
+        """Operations of the product by which the rate is measured."""
+        return 2 * self.matmul_size**3
 
     def copy(self, count: int, warm: bool = False) -> Call:
         """A copy that reads and writes `count` bytes in all, each time elsewhere in large memory unless `warm`."""
@@ -74,19 +76,19 @@ class Device(ABC):
         return call
 
     def matmul(self, dtype: torch.dtype) -> Call:
-        """A product of two square matrices, `MATMUL_FLOPS` operations."""
-        a, b = (torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=self.kind).to(dtype) for _ in range(2))
+        """A product of two square matrices, `matmul_flops` operations."""
+        a, b = (torch.randn(self.matmul_size, self.matmul_size, device=self.kind).to(dtype) for _ in range(2))
         return lambda _: torch.mm(a, b.t())
 
     @cache  # noqa: B019  a device lives as long as the program
     def copy_rate(self) -> float:
         """Bytes read and written a second by a copy much larger than the caches; the best of some trials."""
-        return COPY_BYTES / self._best(self.copy(COPY_BYTES))
+        return self.copied / self._best(self.copy(self.copied))
 
     @cache  # noqa: B019
     def matmul_rate(self, dtype: torch.dtype) -> float:
         """Floating-point operations a second of torch.mm; the best of some trials."""
-        return MATMUL_FLOPS / self._best(self.matmul(dtype))
+        return self.matmul_flops / self._best(self.matmul(dtype))
 
     def fastest_for(self, dtype: torch.dtype) -> torch.dtype:
         """The type in which products of this type run fastest: a half type may do better widened to float32."""
@@ -102,6 +104,8 @@ class Cpu(Device):
     """The host's processor with as many threads as torch uses."""
 
     kind = "cpu"
+    copied = 512 * MIB
+    matmul_size = 1024
 
     @property
     def last_cache(self) -> int:
@@ -140,7 +144,52 @@ class Cpu(Device):
         }
 
 
-DEVICES: dict[str, type[Device]] = {"cpu": Cpu}
+class Cuda(Device):
+    """The current NVIDIA GPU. Runs are timed by events on the stream: launches that the GPU has to wait for count."""
+
+    kind = "cuda"
+    thorough = replace(FULL, seconds=0.6, limit=4.0)  # a GPU is steadier, and its hours are dearer
+    copied = 4096 * MIB
+    matmul_size = 8192
+    largest = 16
+
+    @property
+    def last_cache(self) -> int:
+        return int(torch.cuda.get_device_properties().L2_cache_size)
+
+    def clock(self, call: Call, first: int, count: int) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for k in range(first, first + count):
+            call(k)
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+    def peak(self, call: Callable[[], object]) -> int:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        kept = call()
+        torch.cuda.synchronize()
+        highest = torch.cuda.max_memory_allocated()
+        del kept
+        return highest - before
+
+    def describe(self) -> dict[str, Any]:
+        chip = torch.cuda.get_device_properties()
+        return {
+            "kind": self.kind,
+            "name": chip.name,
+            "multiprocessors": chip.multi_processor_count,
+            "capability": f"{chip.major}.{chip.minor}",
+            "last_cache_mib": self.last_cache // MIB,
+            "cuda": torch.version.cuda,
+            "triton": importlib.metadata.version("triton"),
+        }
+
+
+DEVICES: dict[str, type[Device]] = {"cpu": Cpu, "cuda": Cuda}
 
 
 def _processor() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
 import re
 import shutil
@@ -10,7 +11,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 
 import aclgrad
@@ -29,7 +29,7 @@ def describe(device: Device) -> dict[str, Any]:
         "matmul_gflop_s": {str(dtype).removeprefix("torch."): device.matmul_rate(dtype) / 1e9 for dtype in RATED},
         "aclgrad": aclgrad.__version__,
         "torch": torch.__version__,
-        "numba": numba.__version__,
+        "numba": importlib.metadata.version("numba"),
         "python": platform.python_version(),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         "revision": _revision(),
@@ -37,13 +37,22 @@ def describe(device: Device) -> dict[str, Any]:
 
 
 def slug(machine: dict[str, Any]) -> str:
-    """For instance amd-epyc-2-cores-avx512."""
-    words = f"{machine['name']} {machine['cores']} cores {machine['instructions']}"
+    """For instance amd-epyc-2-cores-avx512 or nvidia-h200."""
+    words = machine["name"]
+    if machine["kind"] == "cpu":
+        words += f" {machine['cores']} cores {machine['instructions']}"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 def title(machine: dict[str, Any]) -> str:
     """One line for people."""
+    if machine["kind"] == "cuda":
+        return (
+            f"{machine['name']}, {machine['multiprocessors']} multiprocessors · "
+            f"torch {machine['torch']}, Triton {machine['triton']} · "
+            f"copy {machine['copy_gb_s'] / 1e3:.2f} TB/s, "
+            f"bfloat16 matmul {machine['matmul_gflop_s']['bfloat16'] / 1e3:.0f} TFLOP/s"
+        )
     return (
         f"{machine['name']}, {machine['threads']} threads, {machine['instructions']} · "
         f"torch {machine['torch']}, numba {machine['numba']} · "

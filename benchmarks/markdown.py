@@ -11,8 +11,6 @@ from .report import OURS, Regime, Report, Row
 from .terminal import SHORT_DTYPES, mib, quantity, seconds, unit_of
 from .timing import Timing
 
-START, END = "<!-- bench:start -->", "<!-- bench:end -->"
-
 LEFT, RIGHT = "---", "---:"
 COLUMNS = {
     "Operator": LEFT, "Case": LEFT, "dtype": LEFT, "Time": RIGHT, "Peer": LEFT, "Peer's time": RIGHT,
@@ -98,9 +96,27 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def insert(report: Report, path: Path) -> None:
-    """Replace what stands between the markers."""
+    """Replace what stands between the markers of the report's kind of device."""
     text = path.read_text()
-    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
-        raise SystemExit(f"{path.name} has no {START} … {END}, expected one pair")
-    before, rest = text.split(START)
-    path.write_text(f"{before}{START}\n{render(report)}{END}{rest.split(END)[1]}")
+    start, end = markers(report.machine["kind"])
+    if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
+        raise SystemExit(f"{path.name} has no {start} … {end}, expected one pair")
+    before, rest = text.split(start)
+    path.write_text(f"{before}{start}\n{render(report)}{end}{rest.split(end)[1]}")
+
+
+def insert_newest(folder: Path, page: Path) -> list[str]:
+    """Put the newest report of each kind of device into its place; returns the files' names."""
+    newest: dict[str, tuple[str, str, Report]] = {}
+    for path in sorted(folder.glob("*.json")):
+        report = Report.load(path)
+        kind, date = report.machine["kind"], report.machine["date"]
+        newest[kind] = max(newest.get(kind, ("", "", report)), (date, path.name, report), key=lambda found: found[:2])
+    for _, _, report in newest.values():
+        insert(report, page)
+    return [name for _, name, _ in newest.values()]
+
+
+def markers(kind: str) -> tuple[str, str]:
+    """Between which the table of a kind of device stands."""
+    return f"<!-- bench {kind}: start -->", f"<!-- bench {kind}: end -->"

@@ -10,6 +10,7 @@ import aclgrad
 from aclgrad import aclnn
 from aclgrad.testing.cases import Data
 
+from .capi import c_abi
 from .device import Device
 from .report import Alternation, Overhead
 from .timing import Call, Effort, interleaved
@@ -22,8 +23,9 @@ MANY = 4000  # samples: the tail is what matters
 
 def overhead(device: Device, effort: Effort) -> list[Overhead]:
     """The cost of hardsigmoid on a tiny tensor through every door, and through aten."""
-    data = Data(torch.float32)
-    grad, x = (device.place(data.normal(*TINY)) for _ in range(2))
+    with torch.device(device.kind):
+        data = Data(torch.float32)
+        grad, x = (data.normal(*TINY) for _ in range(2))
     out = torch.empty_like(x)
 
     def aclnn_pair(_: int) -> None:
@@ -35,15 +37,17 @@ def overhead(device: Device, effort: Effort) -> list[Overhead]:
         "aclnn pair": aclnn_pair,
         "aten alone": lambda _: torch.ops.aten.hardsigmoid_backward(grad, x),
     }
+    if device.kind != "cpu":
+        del doors["aclnn pair"]  # its handles are of host memory unless the process was started with ACLGRAD_DEVICE
     timings, others = interleaved(doors, device.clock, effort)
-    return [Overhead(name, timing, others) for name, timing in timings.items()]
+    return [*[Overhead(name, timing, others) for name, timing in timings.items()], *c_abi(device, effort, TINY)]
 
 
 def alternation(device: Device, effort: Effort) -> list[Alternation]:
     """Our kernel after a torch.mm, then aten's after a torch.mm, and so on: the tail of both distributions."""
     data = Data(torch.float32)
     shapes = ((WORK,), (WORK,), (MATRIX, MATRIX), (MATRIX, MATRIX))
-    grad, x, a, b = (device.place(data.normal(*shape)) for shape in shapes)
+    grad, x, a, b = (data.normal(*shape) for shape in shapes)
     out, product = torch.empty_like(x), torch.empty_like(a)
     turns: dict[str, Call] = {
         "mm before ours": lambda _: torch.mm(a, b, out=product),

@@ -125,12 +125,52 @@ def eager_linear_cross_entropy(
     return run
 
 
+def aten_cell(grad_hy: Tensor, grad_c: Tensor, cx: Tensor, cy: Tensor, storage: Tensor, has_bias: bool) -> Prepared:
+    """The operator behind nn.LSTMCell on a GPU; the bias gradient is a sum that autograd adds."""
+    backward = torch.ops.aten._thnn_fused_lstm_cell_backward_impl  # it has no public name
+
+    return lambda: backward(grad_hy, grad_c, cx, cy, storage, has_bias)
+
+
+def aten_batch_norm(
+    grad_out: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None,
+    sum_dy: Tensor, sum_dy_xmu: Tensor, counter: Tensor,
+) -> Prepared:  # fmt: skip
+    """The operator behind nn.SyncBatchNorm."""
+    count = counter.int()
+    return lambda: torch.batch_norm_backward_elemt(grad_out, x, mean, invstd, weight, sum_dy, sum_dy_xmu, count)
+
+
+def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """An eager peer through torch.compile."""
+
+    def prepare(*args: Any) -> Prepared:
+        torch._dynamo.reset()  # else shapes of earlier rows make this one dynamic
+        run: Prepared = torch.compile(eager(*args), dynamic=False)
+        return run
+
+    return prepare
+
+
+CPU, CUDA = ("cpu",), ("cuda",)
+
 PEERS: dict[str, tuple[Peer, ...]] = {
     "hardsigmoid_backward": (Peer("aten", aten_hardsigmoid, writes_out=True),),
-    "lstm_cell_backward": (Peer("eager torch", eager_cell),),
-    "batch_norm_elemt_backward": (Peer("eager torch", eager_batch_norm),),
+    "lstm_cell_backward": (
+        Peer("eager torch", eager_cell, devices=CPU),
+        Peer("aten", aten_cell, devices=CUDA),
+        Peer("torch.compile", compiled(eager_cell), devices=CUDA),
+    ),
+    "batch_norm_elemt_backward": (
+        Peer("eager torch", eager_batch_norm, devices=CPU),
+        Peer("aten", aten_batch_norm, devices=CUDA),
+        Peer("torch.compile", compiled(eager_batch_norm), devices=CUDA),
+    ),
     "lstm_backward": (Peer("nn.LSTM", torch_lstm),),
-    "linear_cross_entropy_backward": (Peer("eager torch", eager_linear_cross_entropy),),
+    "linear_cross_entropy_backward": (
+        Peer("eager torch", eager_linear_cross_entropy),
+        Peer("torch.compile", compiled(eager_linear_cross_entropy), devices=CUDA),
+    ),
 }
 
 

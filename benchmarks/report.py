@@ -69,7 +69,13 @@ class Row:
         """What a bar may be about."""
         if self.main is None or self.main.speedup is None:
             return {}
-        return {"speedup": self.main.speedup, "ratio": 1 / self.main.speedup, "extra_bytes": self.extra_bytes[OURS]}
+        found = {
+            "speedup": self.main.speedup,
+            "ratio": 1 / self.main.speedup,
+            "extra_bytes": float(self.extra_bytes[OURS]),
+        }
+        share = self.main.share_of_bound
+        return found if share is None else {**found, "share_of_bound": share}
 
 
 @dataclass(frozen=True)

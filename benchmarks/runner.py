@@ -13,10 +13,10 @@ import torch
 from aclgrad.core.meta import dtype_name
 from aclgrad.core.plan import Operator
 from aclgrad.core.registry import operators
-from aclgrad.testing.cases import BENCH, Case, Cost
+from aclgrad.testing.cases import BENCH, BENCH_GPU, Case, Cost
 
 from .contenders import Inputs, contenders, regimes
-from .device import MATMUL_FLOPS, Device
+from .device import Device
 from .gate import check
 from .report import OURS, Regime, Row
 from .timing import Call, Effort, heated, interleaved
@@ -35,11 +35,14 @@ class Job:
         return f"{self.operator.spec.name}/{self.case.name}/{dtype_name(self.dtype)}"
 
 
-def jobs(only: str = "*") -> Iterator[Job]:
-    """Every case tagged for benchmarks, in every dtype it has, whose key contains the pattern `only`."""
+TAGS = {"cpu": BENCH, "cuda": BENCH_GPU}
+
+
+def jobs(kind: str, only: str = "*") -> Iterator[Job]:
+    """Every case for this kind of device, in every dtype it has, whose key contains the pattern `only`."""
     for operator in operators():
         for case in importlib.import_module(f"{operator.spec.package}.cases").CASES:
-            for dtype in case.dtypes if BENCH in case.tags else ():
+            for dtype in case.dtypes if TAGS[kind] in case.tags else ():
                 job = Job(operator, case, dtype)
                 if fnmatch(job.key, f"*{only}*"):
                     yield job
@@ -47,7 +50,8 @@ def jobs(only: str = "*") -> Iterator[Job]:
 
 def run(job: Job, device: Device, effort: Effort) -> Row:
     """One row; without speeds if its gate is red."""
-    args = [device.place(value) for value in job.case.build(job.dtype)]
+    with torch.device(device.kind):
+        args = job.case.build(job.dtype)
     gate = check(job.operator, args, job.dtype)
     backend = job.operator.plan(args).backend if gate.passed else ""
     row = Row(job.operator.spec.name, job.case.name, dtype_name(job.dtype), backend, gate)
@@ -98,5 +102,5 @@ def bound_of(cost: Cost, dtype: torch.dtype, warm: bool, device: Device) -> Boun
     if cost.flops:
         wide = device.fastest_for(dtype)
         if cost.flops / device.matmul_rate(wide) > cost.bytes / device.copy_rate():
-            return Bound(device.matmul(wide), cost.flops / MATMUL_FLOPS, "products")
+            return Bound(device.matmul(wide), cost.flops / device.matmul_flops, "products")
     return Bound(device.copy(cost.bytes, warm), 1.0, "caches" if warm else "memory")

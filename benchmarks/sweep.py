@@ -43,7 +43,8 @@ def sweep(operator: str, device: Device, effort: Effort) -> Sweep:
     make, sizes = SWEEPS[operator]
     points, peer = [], ""
     for size in sizes:
-        args = [device.place(value) for value in make(Data(DTYPE), size)]
+        with torch.device(device.kind):
+            args = make(Data(DTYPE), size * device.largest)
         cost = cost_of(lookup(operator), args)
         main, cold = regimes(args, cost, device)
         found = measure(operator, cold or main, cost, DTYPE, device, effort)

@@ -110,6 +110,8 @@ def quantity(name: str, value: float | None) -> str:
         return "not measured"
     if name == "extra_bytes":
         return f"{mib(value)} MiB"
+    if name == "share_of_bound":
+        return f"{value:.2f}"
     return f"{value:.2f}×" if name in ("speedup", "ratio") else seconds(value)
 
 

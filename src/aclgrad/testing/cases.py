@@ -10,16 +10,21 @@ import torch
 from torch import Tensor
 
 from ..core.errors import AclgradError
+from .layouts import apply
 
-SMOKE, EDGE, BENCH, REAL, DOCUMENT = "smoke", "edge", "bench", "real", "document"
+SMOKE, EDGE, REAL, DOCUMENT = "smoke", "edge", "real", "document"
+BENCH, BENCH_GPU = "bench", "bench on a GPU"
 
 
 class Data:
-    """Random tensors from a seed. Values are drawn in float64 and rounded, so every dtype sees the same numbers."""
+    """Random tensors from a seed. Values are drawn in float64 and rounded, so every dtype sees the same numbers.
+
+    They are made on torch's default device (`with torch.device("cuda"): …`).
+    """
 
     def __init__(self, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
         self.dtype = dtype
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator(torch.get_default_device()).manual_seed(seed)
 
     def normal(self, *shape: int, scale: float = 1.0, dtype: torch.dtype | None = None) -> Tensor:
         """Normally distributed."""
@@ -51,8 +56,10 @@ class Case:
     expected: Callable[[], Sequence[Any]] | None = None  # printed results of a document's example
 
     def build(self, dtype: torch.dtype | None = None, seed: int = 0) -> list[Any]:
-        """The arguments in one dtype (default: the case's first)."""
-        return list(self.make(Data(dtype or self.dtypes[0], seed)))
+        """The arguments in one dtype (default: the case's first), on torch's default device."""
+        device = torch.get_default_device()
+        made = self.make(Data(dtype or self.dtypes[0], seed))
+        return [apply(lambda tensor: tensor.to(device), value) for value in made]
 
     def __repr__(self) -> str:
         return self.name

@@ -1,10 +1,12 @@
-"""aclgrad list | explain | demo | verify."""
+"""aclgrad list | explain | demo | verify | cc | config | capi."""
 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Annotated
 
+import torch
 import typer
 from rich import box
 from rich.console import Console
@@ -17,6 +19,7 @@ from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import lookup, operators
 from ...core.spec import Out, OutList, Tensor
+from .native import add_commands
 from .runs import demo_runs, report, verify_runs, wide_console
 
 app = typer.Typer(
@@ -97,10 +100,15 @@ def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad l
             )
 
 
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; the best one present without it.")]
+
+
 @app.command()
-def demo() -> None:
+def demo(device: Device = None) -> None:
     """Run all operators through the aclnn door, on the documents' inputs and on realistic ones, against float64."""
-    if not report(demo_runs(), title="Five gradients through the aclnn door, checked against float64"):
+    chosen = _device(device)
+    os.environ["ACLGRAD_DEVICE"] = chosen  # where the door's device memory is
+    if not report(demo_runs(chosen), title="Five gradients through the aclnn door, checked against float64"):
         raise typer.Exit(1)
 
 
@@ -108,11 +116,22 @@ def demo() -> None:
 def verify(
     name: Annotated[str | None, typer.Argument(help="An operator; all without it.")] = None,
     backend: Annotated[str | None, typer.Option(help="The backend to judge; the best one without it.")] = None,
+    device: Device = None,
 ) -> None:
     """Judge a backend on every named case and dtype by the tolerance rule."""
     chosen = list(operators()) if name is None else [_find(name)]
-    if not report(verify_runs(chosen, backend), title="Verdict: within 2 × a naive run's error + 4 ulp of float64"):
+    place = "cpu" if device is None and backend == "cpu" else _device(device)
+    if not report(
+        verify_runs(chosen, backend, place), title="Verdict: within 2 × a naive run's error + 4 ulp of float64"
+    ):
         raise typer.Exit(1)
+
+
+def _device(wanted: str | None) -> str:
+    present = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    if wanted is not None and wanted not in present:
+        raise typer.BadParameter(f"{wanted!r} is not to be had, expected one of {', '.join(present)}")
+    return wanted or present[0]
 
 
 def _find(name: str) -> Operator:
@@ -121,6 +140,9 @@ def _find(name: str) -> Operator:
     except KeyError:
         known = ", ".join(operator.spec.name for operator in operators())
         raise typer.BadParameter(f"{name!r} is no operator, expected one of {known}") from None
+
+
+add_commands(app)
 
 
 def main() -> None:

@@ -20,7 +20,8 @@ from ...core.backends import BACKENDS, widen
 from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import operators
-from ...testing.cases import BENCH, DOCUMENT, REAL, Case, tensors_in
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, REAL, Case, tensors_in
+from ...testing.layouts import apply
 from ...testing.program import run as run_program
 from ...testing.tolerance import judge, naive_dtype
 
@@ -57,10 +58,10 @@ class Answer:
 Run = tuple[str, Callable[[], Row]]
 
 
-def demo_runs() -> list[Run]:
+def demo_runs(device: str) -> list[Run]:
     """Every operator's document example and realistic cases in the documented dtypes, through the aclnn door."""
     return [
-        (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, run_through_aclnn))
+        (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, device, run_through_aclnn))
         for operator in operators()
         for case in _cases(operator)
         if case.tags & {DOCUMENT, REAL}
@@ -71,11 +72,13 @@ def demo_runs() -> list[Run]:
 def run_through_aclnn(operator: Operator, args: Sequence[Any]) -> Answer:
     """Calls on device memory and handles; the first one compiles and warms up."""
     plan = operator.plan(args)
-    status, outs, seconds = run_program(operator, args, plan.allocate(), 1 + REPEATS)
+    host_args, host_outs = ([apply(torch.Tensor.cpu, value) for value in values] for values in (args, plan.allocate()))
+    status, outs, seconds = run_program(operator, host_args, host_outs, 1 + REPEATS)
+    outs = [apply(lambda result: result.to(plan.device), value) for value in outs]
     return Answer(status, plan.backend, outs, statistics.median(seconds[1:]))
 
 
-def verify_runs(chosen: Sequence[Operator], backend: str | None) -> list[Run]:
+def verify_runs(chosen: Sequence[Operator], backend: str | None, device: str) -> list[Run]:
     """Every case but the benchmarks' in every dtype, through the Python door."""
 
     def through_python(operator: Operator, args: Sequence[Any]) -> Answer:
@@ -85,11 +88,12 @@ def verify_runs(chosen: Sequence[Operator], backend: str | None) -> list[Run]:
         return Answer(0, plan.backend, [outs] if isinstance(outs, torch.Tensor) else list(outs), seconds)
 
     return [
-        (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, through_python))
+        (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, device, through_python))
         for operator in chosen
         for case in _cases(operator)
-        if BENCH not in case.tags
+        if not case.tags & {BENCH, BENCH_GPU}
         for dtype in case.dtypes
+        if backend != "triton" or dtype != torch.float64  # which it refuses
     ]
 
 
@@ -98,8 +102,11 @@ def _cases(operator: Operator) -> Sequence[Case]:
     return cases
 
 
-def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Operator, Sequence[Any]], Answer]) -> Row:
-    args = case.build(dtype)
+def _row(
+    operator: Operator, case: Case, dtype: torch.dtype, device: str, door: Callable[[Operator, Sequence[Any]], Answer]
+) -> Row:
+    with torch.device(device):
+        args = case.build(dtype)
     answer = door(operator, args)
     formula = getattr(importlib.import_module(f"{operator.spec.package}.reference"), operator.spec.name)
     plain_args = [widen(arg, dtype) for arg in args]
@@ -110,7 +117,7 @@ def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Ope
     verdicts = [judge(r, t, n.to(naive_dtype(r.dtype))) for r, t, n in zip(results, truth, naive, strict=True)]
     printed = [] if case.expected is None else tensors_in(case.expected())
     as_printed = all(
-        bool(((result.float() - want.float()).abs() <= PRINTED_DIGITS).all())
+        bool(((result.float().cpu() - want.float()).abs() <= PRINTED_DIGITS).all())
         for result, want in zip(results, printed, strict=False)
     )
     return Row(
@@ -129,6 +136,8 @@ def _row(operator: Operator, case: Case, dtype: torch.dtype, door: Callable[[Ope
 def _timed(action: Callable[[], object]) -> float:
     started = time.perf_counter()
     action()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        torch.cuda.synchronize()
     return time.perf_counter() - started
 
 

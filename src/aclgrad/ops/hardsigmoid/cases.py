@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
 
 DTYPES = (F32, F16, BF16, F64)
 KINKS = (-3.0, 3.0, -2.998, 2.998, -3.002, 3.002, -0.0, 0.0, 65504.0, torch.inf, -torch.inf, torch.nan)
@@ -48,8 +48,9 @@ CASES = (
     ),
     Case("activations", _pair(32, 256, 14, 14), (F32, F16, BF16), frozenset({REAL})),
     Case("1Ki", _pair(1 << 10), (F32, F16, BF16), frozenset({BENCH})),
-    Case("1Mi", _pair(1 << 20), (F32, F16, BF16), frozenset({BENCH})),
-    Case("16Mi", _pair(1 << 24), (F32, F16, BF16), frozenset({BENCH})),
+    Case("1Mi", _pair(1 << 20), (F32, F16, BF16), frozenset({BENCH, BENCH_GPU})),
+    Case("16Mi", _pair(1 << 24), (F32, F16, BF16), frozenset({BENCH, BENCH_GPU})),
+    Case("256Mi", _pair(1 << 28), (F32, F16, BF16), frozenset({BENCH_GPU})),
 )  # fmt: skip
 
 INVALID = (

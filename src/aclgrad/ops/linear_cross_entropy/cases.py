@@ -10,10 +10,12 @@ from torch import Tensor
 
 from ...core.errors import InvalidArgument, NullArgument, Unsupported
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
 
 DTYPES = (BF16, F16, F32, F64)
 DOCUMENTED = (BF16, F16)
+LARGE = ((8192, 4096, 128256), (8192, 4096, 16032), (4096, 2048, 32000), (16384, 5120, 19008))
+"""Tokens, hidden size and rows of the vocabulary of language models' heads, whole or one shard of them."""
 OTHER_SHARDS = 1.7  # the sum of exponentials over the whole vocabulary, relative to this shard's
 
 
@@ -78,6 +80,12 @@ CASES = (
     Case("head_32000", _head(1024, 1024, 32000), (BF16,), frozenset({BENCH})),
     Case("head_8000", _head(512, 1024, 8000), (BF16, F16, F32), frozenset({BENCH})),
     Case("head_8000_softmax", _head(512, 1024, 8000, softmax=True), (BF16,), frozenset({BENCH})),
+    *(
+        Case(f"{mode}_{tokens}_{hidden}_{rows}", _head(tokens, hidden, rows, softmax=given), (BF16,),
+             frozenset({BENCH_GPU}))
+        for mode, given in (("head", False), ("softmax", True))
+        for tokens, hidden, rows in LARGE
+    ),
 )  # fmt: skip
 
 MATRICES = ("input", "weight", "input_grad", "weight_grad")

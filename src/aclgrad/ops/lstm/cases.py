@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
 
 DTYPES = (F32, F16, BF16, F64)
 
@@ -90,6 +90,12 @@ CASES = (
     Case("T64_B64_512", _lstm(64, 64, 512, 512), (F32,), frozenset({BENCH})),
     Case("T64_B16_128_2x2", _lstm(64, 16, 128, 128, layers=2, directions=2), (F32,), frozenset({BENCH})),
     Case("T64_B32_256_2x2", _lstm(64, 32, 256, 256, layers=2, directions=2), (F32,), frozenset({BENCH})),
+    Case("T128_B64_512", _lstm(128, 64, 512, 512), (F32, F16), frozenset({BENCH_GPU})),
+    Case("T256_B64_1024", _lstm(256, 64, 1024, 1024), (F32, F16), frozenset({BENCH_GPU})),
+    Case("T512_B16_256_2x2", _lstm(512, 16, 256, 256, layers=2, directions=2), (F32, F16), frozenset({BENCH_GPU})),
+    Case("T128_B256_1024_2", _lstm(128, 256, 1024, 1024, layers=2), (F32, F16), frozenset({BENCH_GPU})),
+    Case("T1024_B8_128", _lstm(1024, 8, 128, 128), (F32, F16), frozenset({BENCH_GPU})),
+    Case("T1024_B16_768", _lstm(1024, 16, 768, 768), (F32, F16), frozenset({BENCH_GPU})),
 )
 
 SAVED = ("i", "j", "f", "o", "h", "c", "tanhc")

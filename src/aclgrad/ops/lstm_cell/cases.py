@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
 
 DTYPES = (F32, F16, BF16, F64)
 
@@ -50,8 +50,10 @@ CASES = (
     Case("no_hidden", _cell(3, 0), DTYPES, frozenset({EDGE, "python_only"})),
     Case("document", _document, (F32,), frozenset({DOCUMENT}), expected=_document_prints),
     Case("B256_H512", _cell(256, 512), (F32, F16), frozenset({REAL})),
-    Case("B64_H512", _cell(64, 512), (F32, F16, BF16), frozenset({BENCH})),
+    Case("B64_H512", _cell(64, 512), (F32, F16, BF16), frozenset({BENCH, BENCH_GPU})),
     Case("B1024_H1024", _cell(1024, 1024), (F32, F16, BF16), frozenset({BENCH})),
+    Case("B8192_H2048", _cell(8192, 2048), (F32, F16, BF16), frozenset({BENCH_GPU})),
+    Case("B32768_H1024", _cell(32768, 1024), (F32, F16, BF16), frozenset({BENCH_GPU})),
 )
 
 STATES = ("grad_hy", "grad_c", "cx", "cy")

@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
 from ...testing.layouts import channels_last
 
 DTYPES = (F32, F16, BF16, F64)
@@ -68,6 +68,11 @@ CASES = (
     Case("resnet_NHWC", _batch(32, 256, 14, 14, last=True), (F32, F16, BF16), frozenset({BENCH})),
     Case("early_NCHW", _batch(8, 64, 56, 56), (F32, F16, BF16), frozenset({BENCH})),
     Case("early_NHWC", _batch(8, 64, 56, 56, last=True), (F32, F16, BF16), frozenset({BENCH})),
+    *(
+        Case(f"{n}x{c}x{size}_{layout}", _batch(n, c, size, size, last=last), (F32, F16, BF16), frozenset({BENCH_GPU}))
+        for n, c, size in ((64, 256, 56), (32, 64, 224), (256, 2048, 7))
+        for layout, last in (("NCHW", False), ("NHWC", True))
+    ),
 )
 
 VECTORS = ("mean", "invstd", "weight", "sum_dy", "sum_dy_xmu")

@@ -1,0 +1,371 @@
+/* How Python is started inside a C program, and how a guard calls it.
+ *
+ * Defined before this text: PROGRAM (the Python executable), ROOT (the folder of the package), MODULE (what answers
+ * the calls), FINGERPRINT (of the signatures), MOST_ARGUMENTS. The guards follow it. The host program keeps its signal handlers, its locale, its working directory and its exit.
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_SIGNALS = 65, EXIT_GRACE_MILLISECONDS = 5000 };
+
+struct word {
+    enum kind { KIND_NUMBER, KIND_COUNT, KIND_REAL, KIND_FLAG, KIND_POINTER, KIND_TEXT } kind;
+    union {
+        int64_t number;
+        uint64_t count;
+        double real;
+        void *pointer;
+        const char *text;
+    } as;
+};
+#define NUMBER(x) ((struct word){KIND_NUMBER, {.number = (int64_t)(x)}})
+#define COUNT(x) ((struct word){KIND_COUNT, {.count = (uint64_t)(x)}})
+#define REAL(x) ((struct word){KIND_REAL, {.real = (double)(x)}})
+#define FLAG(x) ((struct word){KIND_FLAG, {.count = (x) ? 1 : 0}})
+#define POINTER(x) ((struct word){KIND_POINTER, {.pointer = (void *)(uintptr_t)(x)}})
+#define TEXT(x) ((struct word){KIND_TEXT, {.text = (x)}})
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool usable; /* set when everything below is */
+static atomic_bool leaving; /* the process is ending: only the thread that ends it is still served */
+static pthread_t leaver;
+static atomic_int inside; /* calls being served */
+static bool embedded; /* Python was started here, not by the host program */
+static char explanation[2048] = "aclgrad is not started";
+static PyObject *functions; /* the Python functions by number, then the one that takes note of an exception */
+static Py_ssize_t function_count;
+
+static __thread bool booting;
+static __thread bool met; /* this thread has called before */
+static __thread void *caller; /* the return address of the call this thread is in */
+
+static void *present_caller(void)
+{
+    return caller;
+}
+
+__attribute__((format(printf, 1, 2))) static void explain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(explanation, sizeof explanation, format, arguments);
+    va_end(arguments);
+}
+
+/* The exception of this thread as an object, no longer raised. */
+static PyObject *taken_exception(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return value;
+#endif
+}
+
+static void explain_exception(const char *what)
+{
+    PyObject *error = taken_exception();
+    PyObject *text = error ? PyObject_Str(error) : NULL;
+    const char *utf8 = text ? PyUnicode_AsUTF8(text) : NULL;
+    explain("%s (%s: %s)", what, error ? Py_TYPE(error)->tp_name : "no exception", utf8 ? utf8 : "");
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(error);
+}
+
+/* Python of our own: inside the environment PROGRAM belongs to, deaf to PYTHON* variables, PATH and working directory. */
+static bool start_python(void)
+{
+    const char *chosen = getenv("ACLGRAD_PYTHON");
+    const char *program = chosen && *chosen ? chosen : PROGRAM;
+    if (access(program, X_OK) != 0) {
+        explain("there is no Python at %s; set ACLGRAD_PYTHON, or build the library anew", program);
+        return false;
+    }
+    if (strncmp(Py_GetVersion(), PY_VERSION " ", sizeof PY_VERSION) != 0) {
+        explain("the library was built for Python " PY_VERSION " and found the runtime of %s; build it anew",
+                Py_GetVersion());
+        return false;
+    }
+    PyPreConfig before;
+    PyPreConfig_InitIsolatedConfig(&before);
+    before.utf8_mode = 1;
+    PyStatus status = Py_PreInitialize(&before);
+    if (!PyStatus_Exception(status)) {
+        PyConfig config;
+        PyConfig_InitIsolatedConfig(&config);
+        status = PyConfig_SetBytesString(&config, &config.program_name, program);
+        if (!PyStatus_Exception(status)) {
+            status = Py_InitializeFromConfig(&config);
+        }
+        PyConfig_Clear(&config);
+    }
+    if (PyStatus_Exception(status)) {
+        explain("Python cannot start with %s: %s", program, status.err_msg ? status.err_msg : "no reason given");
+        return false;
+    }
+    embedded = true;
+    PyObject *path = PySys_GetObject("path");
+    PyObject *root = PyUnicode_DecodeFSDefault(ROOT);
+    bool found = path && root && (PySequence_Contains(path, root) == 1 || PyList_Insert(path, 0, root) == 0);
+    if (!found) {
+        explain_exception("the module search path cannot be set");
+    }
+    Py_XDECREF(root);
+    PyEval_SaveThread();
+    return found;
+}
+
+static bool load_functions(void)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *module = PyImport_ImportModule(MODULE);
+    PyObject *found = NULL;
+    if (module) {
+        found = PyObject_CallMethod(module, "start", "sK", FINGERPRINT,
+                                    (unsigned long long)(uintptr_t)&present_caller);
+    }
+    if (found && PyTuple_Check(found)) {
+        functions = found;
+        function_count = PyTuple_GET_SIZE(found) - 1;
+    } else {
+        explain_exception("the Python side of aclgrad cannot be loaded");
+        Py_XDECREF(found);
+    }
+    Py_XDECREF(module);
+    PyGILState_Release(gil);
+    return functions != NULL;
+}
+
+static bool is_refused(void)
+{
+    return leaving && !pthread_equal(pthread_self(), leaver);
+}
+
+/* The process is ending while other threads may still run, and the libraries under Python are about to fall apart:
+ * calls of other threads are seen out, and no more are let in. */
+static void see_others_out(void *unused)
+{
+    (void)unused;
+    if (!usable || leaving) {
+        return;
+    }
+    explain("the process is ending");
+    leaver = pthread_self();
+    leaving = true;
+    for (int waited = 0; inside > 0 && waited < EXIT_GRACE_MILLISECONDS; waited++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+/* The interpreter is never ended, so what Python does at exit is done here. */
+static void finish(void)
+{
+    if (!usable) {
+        return;
+    }
+    see_others_out(NULL);
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *module = PyImport_ImportModule("atexit");
+    PyObject *done = module ? PyObject_CallMethod(module, "_run_exitfuncs", NULL) : NULL;
+    PyErr_Clear();
+    Py_XDECREF(done);
+    Py_XDECREF(module);
+    PyGILState_Release(gil);
+}
+
+static void forbid_in_child(void)
+{
+    usable = false;
+    explain("this process was forked from one that had called acl functions already; fork before the first call");
+}
+
+/* What is left to a thread's own end comes before its keys are cleared, by which Python finds its state; in the main
+ * thread that end is exit(), and comes before all exit handlers and destructors. */
+extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void at_end_of_thread(void (*function)(void *))
+{
+    if (__cxa_thread_atexit_impl) {
+        __cxa_thread_atexit_impl(function, NULL, &__dso_handle);
+    }
+}
+
+static void forget_visitor(void *unused)
+{
+    (void)unused;
+    if (usable && !leaving && Py_IsInitialized()) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        PyGILState_Release(PyGILState_LOCKED);
+        PyGILState_Release(gil);
+    }
+}
+
+/* A thread that Python did not know keeps its state between calls: messages and current devices are matters of threads. */
+static PyGILState_STATE enter_python(void)
+{
+    bool unknown = PyGILState_GetThisThreadState() == NULL;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (unknown) {
+        PyGILState_Ensure();
+        at_end_of_thread(forget_visitor);
+    }
+    if (!met) {
+        met = true;
+        if (embedded && syscall(SYS_gettid) == getpid()) {
+            at_end_of_thread(see_others_out);
+        }
+    }
+    return gil;
+}
+
+static bool boot_python(void)
+{
+    Dl_info found;
+    if (strncmp(Py_GetVersion(), PY_VERSION, strlen(PY_VERSION) - strlen(strrchr(PY_VERSION, '.')) + 1) != 0) {
+        explain("the library was built for Python " PY_VERSION " and is loaded into %s; build it anew", Py_GetVersion());
+        return false;
+    }
+    /* Extension modules expect Python's symbols in the global scope, wherever the host program has put this library. */
+    if (dladdr((void *)(uintptr_t)&Py_IsInitialized, &found)) {
+        dlopen(found.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    }
+    if ((!Py_IsInitialized() && !start_python()) || !load_functions()) {
+        return false;
+    }
+    if (embedded && (atexit(finish) != 0 || pthread_atfork(NULL, NULL, forbid_in_child) != 0)) {
+        explain("no room for another exit or fork handler");
+        return false;
+    }
+    return true;
+}
+
+static void boot(void)
+{
+    struct sigaction kept[MOST_SIGNALS], now;
+    bool known[MOST_SIGNALS];
+    for (int number = 1; number < MOST_SIGNALS; number++) {
+        known[number] = sigaction(number, NULL, &kept[number]) == 0;
+    }
+    booting = true;
+    usable = boot_python();
+    booting = false;
+    for (int number = 1; number < MOST_SIGNALS; number++) {
+        if (known[number] && sigaction(number, NULL, &now) == 0 && now.sa_handler != kept[number].sa_handler) {
+            sigaction(number, &kept[number], NULL);
+        }
+    }
+    if (!usable) {
+        fprintf(stderr, "aclgrad: %s\n", explanation);
+    }
+}
+
+static bool ready(void)
+{
+    if (usable) {
+        return Py_IsInitialized();
+    }
+    if (booting) {
+        return false;
+    }
+    /* Whoever boots needs the interpreter lock, so nobody may hold it while waiting for that. */
+    PyThreadState *held = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : NULL;
+    pthread_once(&once, boot);
+    if (held) {
+        PyEval_RestoreThread(held);
+    }
+    return usable;
+}
+
+static PyObject *packed(const struct word *word)
+{
+    switch (word->kind) {
+    case KIND_NUMBER: return PyLong_FromLongLong(word->as.number);
+    case KIND_COUNT: return PyLong_FromUnsignedLongLong(word->as.count);
+    case KIND_REAL: return PyFloat_FromDouble(word->as.real);
+    case KIND_FLAG: return PyBool_FromLong((long)word->as.count);
+    default: return PyLong_FromVoidPtr(word->as.pointer);
+    }
+}
+
+/* False, with an exception, if the answer is not of the word's kind. */
+static bool unpacked(PyObject *answer, struct word *word)
+{
+    switch (word->kind) {
+    case KIND_NUMBER: word->as.number = PyLong_AsLongLong(answer); break;
+    case KIND_COUNT: word->as.count = PyLong_AsUnsignedLongLong(answer); break;
+    case KIND_REAL: word->as.real = PyFloat_AsDouble(answer); break;
+    case KIND_TEXT: word->as.text = answer == Py_None ? NULL : PyBytes_AsString(answer); break;
+    default: word->as.pointer = PyLong_AsVoidPtr(answer); break;
+    }
+    return !PyErr_Occurred();
+}
+
+static void note_exception(int function)
+{
+    PyObject *error = taken_exception();
+    if (error) {
+        PyObject *noted = PyObject_CallFunction(PyTuple_GET_ITEM(functions, function_count), "iO", function, error);
+        Py_XDECREF(noted);
+        Py_DECREF(error);
+    }
+    PyErr_Clear();
+}
+
+static struct word answered(int function, const struct word *arguments, int count, struct word failed)
+{
+    PyObject *values[MOST_ARGUMENTS], *answer = NULL;
+    int made = 0;
+    while (made < count && (values[made] = packed(&arguments[made])) != NULL) {
+        made++;
+    }
+    if (made == count) {
+        answer = PyObject_Vectorcall(PyTuple_GET_ITEM(functions, function), values, (size_t)count, NULL);
+    }
+    struct word result = failed;
+    if (answer == NULL || !unpacked(answer, &result)) {
+        note_exception(function);
+        result = failed;
+    }
+    Py_XDECREF(answer);
+    while (made > 0) {
+        Py_DECREF(values[--made]);
+    }
+    return result;
+}
+
+static struct word call(int function, const struct word *arguments, int count, void *from, struct word failed)
+{
+    if (!ready()) {
+        return failed;
+    }
+    struct word result = failed;
+    inside++;
+    if (!is_refused()) {
+        PyGILState_STATE gil = enter_python();
+        caller = from;
+        result = answered(function, arguments, count, failed);
+        caller = NULL;
+        PyGILState_Release(gil);
+    }
+    inside--;
+    return result;
+}

@@ -1,0 +1,256 @@
+"""The compiled library with its headers: built on the machine where it runs, kept in a cache folder.
+
+    <cache>/<key>/include, lib64, set_env.sh      one build; the key covers everything it was made from
+    <cache>/<environment>                         a link to the newest build for one Python environment
+
+Programs refer to the link, so building anew cures those that were compiled before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from ..._version import __version__
+from .guards import guards
+from .headers import headers
+from .prototypes import fingerprint, prototypes
+
+PACKAGE_ROOT = Path(__file__).parents[3]
+CACHE_VARIABLE = "ACLGRAD_CACHE"
+LIBRARY = "libaclgrad_capi.so"
+NAMES = ("ascendcl", "acl_rt", "nnopbase", "opapi", "opapi_math", "opapi_nn", "cust_opapi")
+"""What programs link with; all of them are the one library."""
+LINKED = ("ascendcl", "nnopbase", "opapi")
+"""The names that together have every function, as the documents' programs are linked."""
+
+_OPTIONS = ("-std=c11", "-O2", "-g0", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra")
+_CMAKE = """\
+get_filename_component(_aclgrad_root "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
+if(NOT TARGET aclgrad::aclnn)
+  add_library(aclgrad::aclnn INTERFACE IMPORTED)
+  set_target_properties(aclgrad::aclnn PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${{_aclgrad_root}}/include"
+    INTERFACE_LINK_LIBRARIES "{libraries}")
+endif()
+unset(_aclgrad_root)
+"""
+_SET_ENV = """\
+# Source this file: programs built against these headers then find the libraries, and CMake samples find both.
+ASCEND_CUSTOM_PATH="$(cd "$(dirname "${BASH_SOURCE:-$0}")" && pwd)"
+export ASCEND_CUSTOM_PATH
+export LD_LIBRARY_PATH="$ASCEND_CUSTOM_PATH/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+"""
+
+
+class BuildError(RuntimeError):
+    """The library could not be built; the message says why."""
+
+
+class Unavailable(BuildError):
+    """The library cannot be built here; the message says what is missing."""
+
+
+class Installation:
+    """A folder with include/, lib64/ and set_env.sh."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.include = root / "include"
+        self.lib = root / "lib64"
+        self.cmake = self.lib / "cmake" / "aclgrad"
+
+    @property
+    def compile_flags(self) -> list[str]:
+        """What a compiler needs to find the headers."""
+        return [f"-I{self.include}"]
+
+    @property
+    def link_flags(self) -> list[str]:
+        """What a linker needs; the program then finds the libraries by itself."""
+        found_first = f"-Wl,--disable-new-dtags,-rpath,{self.lib}"  # whatever LD_LIBRARY_PATH has under these names
+        return [f"-L{self.lib}", found_first, *(f"-l{name}" for name in LINKED)]
+
+
+def installation() -> Installation:
+    """The build of this environment, from the cache folder; made if there is none for the present versions."""
+    cache = cache_folder()
+    built = cache / _key()
+    link = cache / f"python-{_digest(sys.executable, str(PACKAGE_ROOT))}"
+    with _working_folder(cache) as work:
+        if not built.is_dir():
+            _move(write_installation(work / "build").root, built)
+        if link.resolve() != built.resolve():
+            outdated = link.resolve() if link.is_symlink() else None
+            (work / "link").symlink_to(built.name)
+            (work / "link").replace(link)
+            if outdated is not None:
+                shutil.rmtree(outdated, ignore_errors=True)
+    return Installation(link)
+
+
+def _move(made: Path, built: Path) -> None:
+    try:
+        made.rename(built)
+    except OSError:
+        if not built.is_dir():  # otherwise another process was quicker, and its build is as good
+            raise
+
+
+def write_installation(root: Path) -> Installation:
+    """Compile the library and write everything into the folder `root`."""
+    made = Installation(root)
+    for name, text in headers(prototypes()).items():
+        _write(made.include / name, text)
+    _write(root / "set_env.sh", _SET_ENV)
+    libraries = [f"${{_aclgrad_root}}/lib64/lib{name}.so" for name in LINKED]
+    _write(made.cmake / "aclgrad-config.cmake", _CMAKE.format(libraries=";".join(libraries)))
+    _compile(made)
+    for name in NAMES:
+        link = made.lib / f"lib{name}.so"
+        link.unlink(missing_ok=True)
+        link.symlink_to(LIBRARY)
+    return made
+
+
+def cache_folder() -> Path:
+    """ACLGRAD_CACHE, or the user's cache folder, or a private one among the temporary files."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    temporary = Path(tempfile.gettempdir()) / f"aclgrad-{os.getuid()}"
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  # leaves ~ where no home is
+    homes = [Path(user) / "aclgrad"] if Path(user).is_absolute() else []
+    refused: OSError | None = None
+    for candidate in [Path(chosen).absolute()] if chosen else [*homes, temporary]:
+        try:
+            folder = candidate / "capi"
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if candidate == temporary and candidate.stat().st_uid != os.getuid():
+                raise PermissionError(f"{candidate} belongs to somebody else")
+            if not os.access(folder, os.W_OK):
+                raise PermissionError(f"{folder} cannot be written")
+            return folder
+        except OSError as error:
+            refused = error
+    raise BuildError(f"no cache folder: {refused}; set {CACHE_VARIABLE} to a folder that can be written")
+
+
+def compiler(variable: str, names: tuple[str, ...]) -> list[str]:
+    """The command of a compiler: what the environment variable says, or the first of `names` that exists."""
+    chosen = os.environ.get(variable)
+    if chosen:
+        return shlex.split(chosen)
+    for name in names:
+        if shutil.which(name):
+            return [name]
+    raise Unavailable(f"no compiler found (looked for {', '.join(names)}); install one or set {variable}")
+
+
+def c_compiler() -> list[str]:
+    """The command of the C compiler."""
+    return compiler("CC", ("cc", "gcc", "clang"))
+
+
+def cxx_compiler() -> list[str]:
+    """The command of the C++ compiler."""
+    return compiler("CXX", ("c++", "g++", "clang++"))
+
+
+def source() -> str:
+    """The library's C text."""
+    constants = {
+        "PROGRAM": sys.executable,
+        "ROOT": str(PACKAGE_ROOT),
+        "FINGERPRINT": fingerprint(),
+        "MODULE": f"{__package__}.adapters",
+    }
+    defined = [f"#define {name} {_c_string(value)}" for name, value in constants.items()]
+    defined.append(f"#define MOST_ARGUMENTS {max(len(prototype.params) for prototype in prototypes())}")
+    included = [f'#include "{header}"' for header in dict.fromkeys(p.header for p in prototypes())]
+    head = ["#define _GNU_SOURCE 1", "#define PY_SSIZE_T_CLEAN", "#include <Python.h>", *included, *defined]
+    boot = Path(__file__).with_name("boot.c").read_text(encoding="utf-8")
+    return "\n".join([*head, boot, guards(prototypes())])
+
+
+def shared_python() -> Path:
+    """The shared library of the running Python."""
+    variables = sysconfig.get_config_vars()
+    names = [str(variables[key]) for key in ("INSTSONAME", "LDLIBRARY") if variables.get(key)]
+    folders = [Path(sys.base_prefix) / "lib"]
+    if variables.get("LIBDIR"):
+        home = Path(variables["LIBDIR"])
+        folders = [home, home / str(variables.get("MULTIARCH") or ""), *folders]
+    for folder in folders:
+        for name in names:
+            if ".so" in name and (folder / name).is_file():
+                return folder / name
+    raise Unavailable(
+        f"this Python ({sys.executable}) has no shared library to put into C programs; use one that has: "
+        "the distribution's with its libpython package, conda's, uv's, or pyenv's with "
+        "PYTHON_CONFIGURE_OPTS=--enable-shared"
+    )
+
+
+def _compile(made: Installation) -> None:
+    if not sys.platform.startswith("linux"):
+        raise Unavailable(f"the C interface needs Linux, and this is {sys.platform}")
+    python, include = shared_python(), sysconfig.get_paths()["include"]
+    if not (Path(include) / "Python.h").is_file():
+        raise Unavailable(f"Python.h is not in {include}; install the development package of this Python")
+    made.lib.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="aclgrad-") as folder:
+        text = Path(folder) / "capi.c"
+        text.write_text(source(), encoding="utf-8")
+        compiled = made.lib / f".{LIBRARY}.{os.getpid()}"
+        command = [
+            *c_compiler(), *_OPTIONS, f"-I{made.include}", f"-I{include}", str(text), "-o", str(compiled),
+            str(python), f"-Wl,--disable-new-dtags,-rpath,{python.parent}", "-Wl,-z,nodelete", "-ldl",
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # the user's compiler
+        except OSError as error:
+            raise BuildError(f"the compiler {command[0]} cannot be run: {error}") from None
+    if done.returncode:
+        raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr.strip()}")
+    compiled.replace(made.lib / LIBRARY)  # programs that run keep the file they have
+
+
+def _key() -> str:
+    texts = headers(prototypes())
+    parts = (__version__, source(), sys.version, torch.__version__, str(shared_python()), _SET_ENV, _CMAKE)
+    return _digest(*parts, json.dumps(texts), *_OPTIONS)
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _c_string(text: str) -> str:
+    """A C literal of any bytes."""
+    return '"' + "".join([f"\\{byte:03o}" for byte in os.fsencode(text)]) + '"'
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _working_folder(cache: Path) -> Iterator[Path]:
+    """A folder beside the builds, so that a finished one can be moved among them in one step."""
+    folder = Path(tempfile.mkdtemp(prefix="work-", dir=cache))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

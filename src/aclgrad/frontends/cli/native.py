@@ -1,0 +1,77 @@
+"""aclgrad cc | config | capi build: for C and C++ programs."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..capi import build
+
+_NOT_LINKING = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
+_CXX_SUFFIXES = {".cc", ".cpp", ".cxx", ".c++", ".C", ".cp"}
+
+capi = typer.Typer(no_args_is_help=True, help="The C interface as files.")
+
+
+@capi.callback()
+def _group() -> None:
+    """The C interface as files."""
+
+
+@capi.command("build")
+def build_files(
+    out: Annotated[Path, typer.Option(help="The folder to write include/, lib64/ and set_env.sh into.")],
+) -> None:
+    """Write headers and libraries in the layout that CANN's CMake samples expect, and a set_env.sh to source."""
+    with _reported():
+        made = build.write_installation(out.absolute())
+    typer.echo(f"{made.root}: source set_env.sh, or use include/ and lib64/ as they are")
+
+
+def cc(
+    arguments: Annotated[list[str], typer.Argument(help="What the compiler gets: sources, -o program, any options.")],
+) -> None:
+    """Compile and link a program against aclgrad, ready to run: g++ (cc for .c files) with the paths it needs."""
+    suffixes = {Path(argument).suffix for argument in arguments if not argument.startswith("-")}
+    with _reported():
+        is_c = ".c" in suffixes and not suffixes & _CXX_SUFFIXES
+        compiler = build.c_compiler() if is_c else build.cxx_compiler()
+        made = build.installation()
+        links = [] if _NOT_LINKING & set(arguments) else made.link_flags
+        raise typer.Exit(subprocess.call([*compiler, *arguments, *made.compile_flags, *links]))  # noqa: S603
+
+
+def config(
+    cflags: Annotated[bool, typer.Option("--cflags", help="Options for the compiler.")] = False,
+    libs: Annotated[bool, typer.Option("--libs", help="Options for the linker.")] = False,
+    cmake_dir: Annotated[bool, typer.Option("--cmake-dir", help="The folder for aclgrad_DIR of CMake.")] = False,
+) -> None:
+    """What a build of one's own needs: compiler and linker options, or the folder of the CMake package."""
+    if not (cflags or libs or cmake_dir):
+        raise typer.BadParameter("expected at least one of --cflags, --libs and --cmake-dir")
+    with _reported():
+        made = build.installation()
+    words = [*(made.compile_flags if cflags else []), *(made.link_flags if libs else [])]
+    typer.echo(shlex.join([*words, *([str(made.cmake)] if cmake_dir else [])]))
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Give the command line what concerns C programs."""
+    app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(cc)
+    app.command()(config)
+    app.add_typer(capi, name="capi")
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except (build.BuildError, OSError) as error:
+        typer.echo(f"aclgrad: {error}", err=True)
+        raise typer.Exit(1) from None

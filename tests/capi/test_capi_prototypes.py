@@ -1,0 +1,151 @@
+"""Signatures and headers against the Python functions, the enumerations and the documents."""
+
+import ctypes
+import re
+
+import pytest
+from capi_helpers import run
+
+import aclgrad.acl
+import aclgrad.aclnn  # noqa: F401  all functions are known
+from aclgrad.core.registry import operators
+from aclgrad.frontends.acl.boundary import FUNCTIONS
+from aclgrad.frontends.acl.enums import CONSTANTS, ENUMERATIONS
+from aclgrad.frontends.capi.build import c_compiler, cxx_compiler
+from aclgrad.frontends.capi.declarations import DECLARATIONS
+from aclgrad.frontends.capi.guards import failure
+from aclgrad.frontends.capi.headers import headers
+from aclgrad.frontends.capi.prototypes import COUNTS, Role, fingerprint, pair, prototypes
+from test_documents import document
+
+TABLE = prototypes()
+TEXTS = headers(TABLE)
+OPERATORS = list(operators())
+
+
+def test_every_function_has_one_prototype_and_every_prototype_a_function():
+    names = [prototype.name for prototype in TABLE]
+    assert len(names) == len(set(names))
+    assert set(names) == {name for name in FUNCTIONS if "." not in name}
+
+
+def test_the_table_is_parsed_whole():
+    text = "".join(DECLARATIONS.values())
+    assert text.count(");") == text.count("/*") == len(TABLE) - 2 * len(OPERATORS)
+
+
+@pytest.mark.parametrize("prototype", TABLE, ids=lambda p: p.name)
+def test_python_takes_what_c_gives(prototype):
+    """As many arguments as the signature has inputs, as many results as it has outputs."""
+    import inspect
+
+    given = [p for p in prototype.params if p.role in (Role.VALUE, Role.TEXT, Role.ARRAY)]
+    expected = inspect.signature(FUNCTIONS[prototype.name]).parameters
+    assert len(given) == len(expected)
+    for param in prototype.params:
+        if param.role is Role.ARRAY:
+            assert COUNTS[param.name] in [other.name for other in prototype.params]
+            assert ctypes.sizeof(param.element) in (1, 4, 8)
+
+
+def test_roles_follow_from_types():
+    roles = {f"{prototype.name}.{param.name}": param.role for prototype in TABLE for param in prototype.params}
+    assert roles["aclrtMalloc.devPtr"] is Role.OUT
+    assert roles["aclrtFree.devPtr"] is Role.VALUE
+    assert roles["aclrtMemcpy.src"] is Role.VALUE
+    assert roles["aclInit.configPath"] is Role.TEXT
+    assert roles["aclCreateTensorList.value"] is Role.ARRAY
+    assert roles["aclCreateTensor.stride"] is Role.ARRAY
+    assert roles["aclDestroyTensor.tensor"] is Role.VALUE
+    assert roles["aclGetViewShape.viewDims"] is Role.OUT_ARRAY
+    assert roles["aclrtCreateStream.stream"] is Role.OUT
+    assert roles["aclrtSynchronizeStream.stream"] is Role.VALUE
+    assert roles["aclnnHardsigmoidBackwardGetWorkspaceSize.executor"] is Role.OUT
+    assert roles["aclnnHardsigmoidBackward.executor"] is Role.VALUE
+
+
+@pytest.mark.parametrize("prototype", TABLE, ids=lambda p: p.name)
+def test_no_failure_looks_like_success(prototype):
+    if prototype.returns in ("aclError", "aclnnStatus"):
+        assert failure(prototype) in ("NUMBER(500000)", "NUMBER(561000)")
+    elif prototype.returns.endswith("*") and prototype.name != "aclGetRecentErrMsg":
+        assert "NULL" in failure(prototype)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.spec.name)
+def test_operators_have_the_documents_prototypes(operator):
+    text = document(operator)
+    for prototype in pair(operator.spec):
+        found = re.search(rf"aclnnStatus\s+{prototype.name}\s*\(([^)]*)\)", text).group(1)
+        documented = [re.sub(r"\s+", "", part.replace("const aclrtStream", "aclrtStream")) for part in found.split(",")]
+        ours = [re.sub(r"\s+", "", str(param)) for param in prototype.params]
+        if (
+            prototype.name == "aclnnBatchNormElemtBackwardGetWorkspaceSize"
+        ):  # the document forgets the const of an input
+            documented[documented.index("aclTensor*counter")] = "constaclTensor*counter"
+        assert ours == documented
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.spec.name)
+def test_headers_have_the_names_that_the_documents_include(operator):
+    included = re.findall(r'#include "([^"]+)"', document(operator))
+    assert included and set(included) <= set(TEXTS)
+
+
+def test_headers_declare_every_function_once():
+    text = re.sub(r"\s+", " ", " ".join(TEXTS.values()))
+    for prototype in TABLE:
+        assert text.count(f" {prototype};") == 1, prototype.name
+
+
+def test_a_changed_signature_changes_the_fingerprint(monkeypatch):
+    before = fingerprint()
+    changed = DECLARATIONS["acl/acl.h"].replace("uint64_t *refCount", "uint32_t *refCount")
+    monkeypatch.setitem(DECLARATIONS, "acl/acl.h", changed)
+    assert fingerprint() != before
+
+
+C_STANDARDS = ["c11", "c17"]
+CXX_STANDARDS = ["c++11", "c++14", "c++17", "c++20"]
+
+
+@pytest.mark.parametrize("standard", C_STANDARDS + CXX_STANDARDS)
+def test_headers_compile_without_warnings(installation, tmp_path, standard):
+    """Each one first in its file and all together; every constant has its number."""
+    is_cxx = standard in CXX_STANDARDS
+    source = tmp_path / f"all.{'cpp' if is_cxx else 'c'}"
+    text = "".join([f'#include "{name}"\n' for name in reversed(TEXTS)])
+    assertion = 'static_assert({name} == {value}, "");' if is_cxx else "int check_{name}[{name} == {value} ? 1 : -1];"
+    for enum in ENUMERATIONS:
+        if is_cxx or enum.__name__ not in ("AclError", "AclnnStatus"):  # C has no constant variables
+            for name, member in enum.__members__.items():
+                text += assertion.format(name=name, value=member.value) + "\n"
+    source.write_text(text)
+    options = [f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
+    done = run([*(cxx_compiler() if is_cxx else c_compiler()), *options, *installation.compile_flags, source])
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_each_header_stands_alone(installation, tmp_path):
+    sources = []
+    for number, name in enumerate(TEXTS):
+        sources.append(tmp_path / f"alone{number}.c")
+        sources[-1].write_text(f'#include "{name}"\nint used{number};\n')
+    flags = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", *installation.compile_flags]
+    done = run([*c_compiler(), *flags, *sources])
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_headers_have_every_constant():
+    text = " ".join(TEXTS.values())
+    for name in CONSTANTS:
+        assert re.search(rf"\b{name}\b", text), name
+    assert len(CONSTANTS) > 150
+
+
+def test_the_library_has_exactly_these_functions(installation):
+    done = run(["nm", "-D", "--defined-only", installation.lib / "libaclgrad_capi.so"])
+    if done.returncode:
+        pytest.skip("nm is not here")
+    exported = {line.split()[-1] for line in done.stdout.splitlines()}
+    assert exported == {prototype.name for prototype in TABLE}
