@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     kind = DEVICES[options.device]
     effort = QUICK if options.quick else replace(kind.thorough, patience=Patience(options.wait))
-    device = kind(replace(QUICK, patience=effort.patience))
+    device = kind(replace(QUICK, patience=effort.patience), options.compiled)
     report = measure(device, options.only, effort, console)
     if not report.quantities() and not report.red:
         console.print(f"no row matches {options.only!r}; keys are operator/case/dtype, overhead and alternation")
@@ -100,6 +100,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="few samples: a look, not a result; nothing is saved")
     parser.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="to lose to other programs, in all")
     parser.add_argument("--device", default="cpu", choices=list(DEVICES))
+    parser.add_argument("--compiled", action="store_true", help="torch.compile takes part; it compiles for minutes")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON and pictures")
     parser.add_argument(
         "--readme", type=Path, nargs="?", const=machine.ROOT / "README.md", metavar="FILE",

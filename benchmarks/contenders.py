@@ -40,7 +40,7 @@ class Contender:
 
 def contenders(operator: str, sets: Sequence[Sequence[Any]], device: Device) -> dict[str, Contender]:
     """Ours, then the operator's peers. None begins where another has just read the inputs into the caches."""
-    peers = peers_of(operator, device.kind)
+    peers = peers_of(operator, device.kind, device.compiling)
     writes_out = bool(peers) and peers[0].writes_out
     calls = {OURS: [_ours(operator, args, writes_out) for args in sets]}
     calls |= {peer.name: [peer.prepare(*args) for args in sets] for peer in peers}

@@ -37,8 +37,9 @@ class Device(ABC):
     matmul_size: int  # by which the product rate is measured
     largest: int = 1  # a sweep ends this many times beyond the sizes of a CPU
 
-    def __init__(self, effort: Effort = QUICK) -> None:
+    def __init__(self, effort: Effort = QUICK, compiling: bool = False) -> None:
         self.effort = effort  # with which the rates are measured
+        self.compiling = compiling  # whether peers that compile for seconds take part
 
     @property
     @abstractmethod
@@ -148,7 +149,7 @@ class Cuda(Device):
     """The current NVIDIA GPU. Runs are timed by events on the stream: launches that the GPU has to wait for count."""
 
     kind = "cuda"
-    thorough = replace(FULL, seconds=0.6, limit=4.0)  # a GPU is steadier, and its hours are dearer
+    thorough = replace(FULL, seconds=0.4, limit=4.0)  # a GPU is steadier, and its hours are dearer
     copied = 4096 * MIB
     matmul_size = 8192
     largest = 16

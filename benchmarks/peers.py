@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from aclgrad.ops.linear_cross_entropy.reference import owned_targets
 
 Prepared = Callable[[], Any]
+MOST_SHAPES = 64  # for which torch.compile keeps code
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Peer:
     prepare: Callable[..., Prepared]
     writes_out: bool = False
     devices: tuple[str, ...] = ("cpu", "cuda")
+    compiles: bool = False  # for seconds, before it runs
 
 
 def aten_hardsigmoid(grad_output: Tensor, x: Tensor) -> Prepared:
@@ -142,14 +145,32 @@ def aten_batch_norm(
 
 
 def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:
-    """An eager peer through torch.compile."""
+    """An eager peer through torch.compile, which compiles once for each shape and dtype."""
+
+    @cache
+    def function() -> Callable[..., Any]:
+        torch._dynamo.config.recompile_limit = MOST_SHAPES
+        whole: Callable[..., Any] = torch.compile(lambda *args: eager(*args)(), dynamic=False)
+        return whole
 
     def prepare(*args: Any) -> Prepared:
-        torch._dynamo.reset()  # else shapes of earlier rows make this one dynamic
-        run: Prepared = torch.compile(eager(*args), dynamic=False)
-        return run
+        run = function()
+        return lambda: run(*args)
 
     return prepare
+
+
+def full_float32_lstm(*args: Any) -> Prepared:
+    """nn.LSTM without the TF32 products that cuDNN makes of float32 by default."""
+    full = partial(torch.backends.cudnn.flags, allow_tf32=False)
+    with full():
+        backward = torch_lstm(*args)
+
+    def run() -> Any:
+        with full():
+            return backward()
+
+    return run
 
 
 CPU, CUDA = ("cpu",), ("cuda",)
@@ -159,21 +180,24 @@ PEERS: dict[str, tuple[Peer, ...]] = {
     "lstm_cell_backward": (
         Peer("eager torch", eager_cell, devices=CPU),
         Peer("aten", aten_cell, devices=CUDA),
-        Peer("torch.compile", compiled(eager_cell), devices=CUDA),
+        Peer("torch.compile", compiled(eager_cell), devices=CUDA, compiles=True),
     ),
     "batch_norm_elemt_backward": (
         Peer("eager torch", eager_batch_norm, devices=CPU),
         Peer("aten", aten_batch_norm, devices=CUDA),
-        Peer("torch.compile", compiled(eager_batch_norm), devices=CUDA),
+        Peer("torch.compile", compiled(eager_batch_norm), devices=CUDA, compiles=True),
     ),
-    "lstm_backward": (Peer("nn.LSTM", torch_lstm),),
+    "lstm_backward": (
+        Peer("nn.LSTM", torch_lstm),
+        Peer("nn.LSTM, no TF32", full_float32_lstm, devices=CUDA),
+    ),
     "linear_cross_entropy_backward": (
         Peer("eager torch", eager_linear_cross_entropy),
-        Peer("torch.compile", compiled(eager_linear_cross_entropy), devices=CUDA),
+        Peer("torch.compile", compiled(eager_linear_cross_entropy), devices=CUDA, compiles=True),
     ),
 }
 
 
-def peers_of(operator: str, device: str) -> Sequence[Peer]:
-    """The peers of an operator that exist on this kind of device."""
-    return [peer for peer in PEERS.get(operator, ()) if device in peer.devices]
+def peers_of(operator: str, device: str, compiling: bool = False) -> Sequence[Peer]:
+    """The peers of an operator on this kind of device; those that take long to compile only if `compiling`."""
+    return [peer for peer in PEERS.get(operator, ()) if device in peer.devices and (compiling or not peer.compiles)]

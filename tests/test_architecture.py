@@ -29,7 +29,8 @@ def imported(path):
 ALLOWED = {
     "core": ("core",),
     "cpu": ("core", "cpu"),
-    "ops": ("core", "cpu", "ops"),
+    "gpu": ("core", "gpu"),
+    "ops": ("core", "cpu", "gpu", "ops"),
     "frontends": ("core", "frontends", "testing", "ops", "acl", "aclnn"),
     "testing": ("core", "testing", "acl", "aclnn", "frontends"),
 }
@@ -57,7 +58,16 @@ def test_imports_point_one_way(path):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda p: p.name)
 def test_a_family_is_whole(family):
-    for name in ("__init__.py", "spec.py", "reference.py", "functional.py", "cases.py", "kernel_cpu.py", "README.md"):
+    for name in (
+        "__init__.py",
+        "spec.py",
+        "reference.py",
+        "functional.py",
+        "cases.py",
+        "kernel_cpu.py",
+        "kernel_triton.py",
+        "README.md",
+    ):
         assert (family / name).is_file(), f"{family.name} lacks {name}"
 
 

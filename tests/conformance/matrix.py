@@ -15,6 +15,15 @@ from aclgrad.testing.tolerance import naive_dtype
 
 OPERATORS = list(operators())
 
+GPU = torch.cuda.is_available()
+KERNELS = ["cpu", pytest.param("triton", marks=pytest.mark.gpu)]
+"""The backends with kernels of their own. `-m gpu` selects the Triton kernels, which are interpreted without a GPU."""
+
+
+def device_of(backend: str) -> torch.device:
+    """Where a backend's tensors live."""
+    return torch.device("cuda" if backend == "triton" and GPU else "cpu")
+
 
 def family(operator: Operator, module: str) -> ModuleType:
     return importlib.import_module(f"{operator.spec.package}.{module}")

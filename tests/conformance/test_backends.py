@@ -2,17 +2,25 @@
 
 import pytest
 import torch
-from matrix import OPERATORS, cases, flat, matrix, naive, truth
+from matrix import KERNELS, OPERATORS, cases, device_of, flat, matrix, naive, truth
 
-from aclgrad.core.backends import BACKENDS
+from aclgrad.core.errors import NoBackend
 from aclgrad.testing import assert_within_baseline, poisoned_memory
 from aclgrad.testing.cases import SMOKE, tensors_in
 from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=[*KERNELS, "reference"])
 def backend(request):
-    return request.param
+    with torch.device(device_of(request.param)):
+        yield request.param
+
+
+@pytest.fixture(params=KERNELS)
+def kernels(request):
+    """A backend with kernels of its own."""
+    with torch.device(device_of(request.param)):
+        yield request.param
 
 
 def check(operator, args, dtype, results):
@@ -34,11 +42,11 @@ def test_is_as_accurate_as_a_naive_run(operator, case, dtype, backend):
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, layout):
+def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, layout, kernels):
     args = case.build(dtype)
     relaid = [apply(LAYOUTS[layout], arg) for arg in args]
     with poisoned_memory():
-        expected, results = operator(*args, backend="cpu"), operator(*relaid, backend="cpu")
+        expected, results = operator(*args, backend=kernels), operator(*relaid, backend=kernels)
     for result, want in zip(flat(results), flat(expected), strict=True):
         assert (result is None) == (want is None)
         if want is not None:
@@ -46,10 +54,10 @@ def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, layout)
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
-def test_inputs_are_left_alone(operator, case, dtype):
+def test_inputs_are_left_alone(operator, case, dtype, kernels):
     args = case.build(dtype)
     before = [tensor.clone() for tensor in tensors_in(args)]
-    operator(*args, backend="cpu")
+    operator(*args, backend=kernels)
     for tensor, copy in zip(tensors_in(args), before, strict=True):
         assert torch.equal(
             tensor.view(torch.uint8) if tensor.dim() else tensor, copy.view(torch.uint8) if copy.dim() else copy
@@ -64,10 +72,10 @@ def gapped(meta):
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
-def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, case, dtype):
+def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, case, dtype, kernels):
     args = case.build(dtype)
-    expected = operator(*args, backend="cpu")
-    plan = operator.plan(args, backend="cpu")
+    expected = operator(*args, backend=kernels)
+    plan = operator.plan(args, backend=kernels)
     buffers, outs = [], []
     for meta in plan.outs:
         if meta is None:
@@ -80,7 +88,7 @@ def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, cas
             pairs = [gapped(member) for member in meta]
             outs.append([out for out, _ in pairs])
             buffers += pairs
-    results = operator(*args, out=outs[0] if len(outs) == 1 else tuple(outs), backend="cpu")
+    results = operator(*args, out=outs[0] if len(outs) == 1 else tuple(outs), backend=kernels)
     for result, want in zip(flat(results), flat(expected), strict=True):
         if want is not None:
             torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
@@ -92,7 +100,16 @@ def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, cas
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
-def test_same_bits_run_after_run_and_for_any_number_of_threads(operator, case, dtype):
+def test_same_bits_run_after_run(operator, case, dtype, kernels):
+    args = case.build(dtype)
+    expected = flat(operator(*args, backend=kernels))
+    for result, want in zip(flat(operator(*args, backend=kernels)), expected, strict=True):
+        if want is not None:
+            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+def test_same_bits_for_any_number_of_threads(operator, case, dtype):
     args = case.build(dtype)
     expected = flat(operator(*args, backend="cpu"))
     threads = torch.get_num_threads()
@@ -110,19 +127,29 @@ def test_same_bits_run_after_run_and_for_any_number_of_threads(operator, case, d
 def test_the_documents_example_gives_the_printed_numbers(operator, backend):
     (case,) = cases(operator, "document")
     for result, printed in zip(flat(operator(*case.build(), backend=backend)), flat(case.expected()), strict=True):
-        torch.testing.assert_close(result.float(), printed.float(), rtol=0, atol=1e-6)  # printed with %f
+        torch.testing.assert_close(result.float().cpu(), printed.float().cpu(), rtol=0, atol=1e-6)  # printed with %f
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
-def test_the_workspace_is_what_was_planned(operator, case, dtype):
+def test_the_workspace_is_what_was_planned(operator, case, dtype, kernels):
     """Phase two with exactly the planned bytes, between guards."""
     args = case.build(dtype)
-    plan = operator.plan(args, backend="cpu")
+    plan = operator.plan(args, backend=kernels)
     guard = 64
     block = torch.full((plan.workspace_size + 2 * guard,), SENTINEL, dtype=torch.uint8)
     outs = plan.allocate()
     plan.launch(args, outs, block[guard : guard + plan.workspace_size] if plan.workspace_size else None)
     assert bool((block[:guard] == SENTINEL).all()) and bool((block[-guard:] == SENTINEL).all())
-    for result, want in zip(flat(outs), flat(operator(*args, backend="cpu")), strict=True):
+    for result, want in zip(flat(outs), flat(operator(*args, backend=kernels)), strict=True):
         if want is not None:
             torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
+@pytest.mark.gpu
+def test_the_triton_kernels_say_why_they_refuse_float64(operator):
+    (case, *_) = cases(operator, SMOKE)
+    with torch.device(device_of("triton")):
+        args = case.build(torch.float64)
+    with pytest.raises(NoBackend, match="triton: computes in float32, these are float64"):
+        operator(*args, backend="triton")

@@ -33,6 +33,20 @@ def _cpu(call: Call) -> Launch:
     return _factory(call, "cpu")(call)
 
 
+def _triton(call: Call) -> Launch:
+    if any(meta.dtype == torch.float64 for _, meta in call.metas(*call.spec.params)):
+        raise Unsupported("computes in float32, these are float64")
+    if call.device.type != "cuda":
+        triton = _module_named("triton")
+        if not triton.knobs.runtime.interpret:
+            raise Unsupported(
+                f"runs on CUDA tensors (or interpreted, with TRITON_INTERPRET=1), these are on {call.device}"
+            )
+    launch = _factory(call, "triton")(call)
+    on_device: Callable[[Launch, torch.device], Launch] = _module_named("aclgrad.gpu.launch").OnDevice
+    return on_device(launch, call.device)
+
+
 def _reference(call: Call) -> Launch:
     return ReferenceLaunch(call)
 
@@ -47,13 +61,17 @@ def _factory(call: Call, backend: str) -> Callable[[Call], Launch]:
 
 
 def _module(call: Call, name: str) -> ModuleType:
+    return _module_named(f"{call.spec.package}.{name}")
+
+
+def _module_named(name: str) -> ModuleType:
     try:
-        return importlib.import_module(f"{call.spec.package}.{name}")
+        return importlib.import_module(name)
     except ImportError as missing:
         raise Unsupported(f"cannot be loaded: {missing}") from missing
 
 
-BACKENDS: dict[str, Callable[[Call], Launch]] = {"cpu": _cpu, "reference": _reference}
+BACKENDS: dict[str, Callable[[Call], Launch]] = {"cpu": _cpu, "triton": _triton, "reference": _reference}
 """Every backend, in order of preference."""
 
 

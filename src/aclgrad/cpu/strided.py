@@ -1,4 +1,4 @@
-"""Elementwise loops over operands of any layout: the fewest loops, in the order memory likes, from metadata alone.
+"""Elementwise loops over operands of any layout.
 
 `Loops.over` drops and merges dimensions for all operands together and orders the rest by stride. The two innermost
 loops are cut into tiles; a thread walks whole tiles. Where operands disagree about which dimension is contiguous (a
@@ -7,7 +7,6 @@ transposed input) the tiles are small, so that every cache line is used up while
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..core import loops
 from .compiler import Argument, Step, jit
 from .elements import ELEMENTS, I64
 from .lanes import Pointer, StridedPointer, emit_load, emit_store, move, stored_as
@@ -28,42 +28,10 @@ CROSSED = (64, 16)
 """Rows and columns of a tile where operands are transposed against each other: few columns, because the lines they
 lie on compete for the same cache sets when the stride is a power of two."""
 
-FAR = 64
-"""A stride of this many elements is as bad as any longer one: each element is on a cache line of its own."""
-
-Strides = tuple[int, ...]
-
 
 @dataclass(frozen=True)
-class Loops:
-    """Nested loops, outermost first: `sizes`, and for each operand its `strides` in elements."""
-
-    sizes: tuple[int, ...]
-    strides: tuple[Strides, ...]
-
-    @staticmethod
-    def over(shape: Sequence[int], *strides: Sequence[int]) -> Loops:
-        """The fewest loops that visit every index of `shape`; the i-th operand has the i-th strides."""
-        dims = [(size, steps) for size, *steps in zip(shape, *strides, strict=True) if size != 1]
-        if any(size == 0 for size, _ in dims):
-            dims = [(0, [0] * len(strides))]
-        dims.sort(key=lambda dim: (_cost(dim[1]), sum(dim[1])), reverse=True)
-        merged: list[tuple[int, list[int]]] = []
-        for size, steps in dims:
-            if merged and merged[-1][1] == [step * size for step in steps]:
-                merged[-1] = (merged[-1][0] * size, steps)
-            else:
-                merged.append((size, steps))
-        sizes = tuple(size for size, _ in merged)
-        return Loops(sizes, tuple(tuple(steps[k] for _, steps in merged) for k in range(len(strides))))
-
-    @property
-    def count(self) -> int:
-        """How many elements are visited."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+class Loops(loops.Loops):
+    """The loops, and what compiled code needs to know about them."""
 
     @property
     def steps(self) -> tuple[int | None, ...]:
@@ -80,7 +48,7 @@ class Loops:
         missing = 2 - len(self.sizes)
         sizes = (1,) * missing + self.sizes
         strides = [(0,) * missing + steps for steps in self.strides]
-        rows, columns = self._tile(sizes, strides)
+        rows, columns = self._tile(sizes)
         down, across = -(-sizes[-2] // rows), -(-sizes[-1] // columns)
         tiles = down * across
         for size in sizes[:-2]:
@@ -89,15 +57,11 @@ class Loops:
         dims = [(sizes[d], *(steps[d] for steps in strides)) for d in reversed(range(len(sizes)))]
         return torch.tensor([*head, *(value for dim in dims for value in dim)], dtype=torch.int64)
 
-    def _tile(self, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[int, int]:
-        if any(steps[-1] > 1 and steps[-2] < steps[-1] for steps in strides):
+    def _tile(self, sizes: tuple[int, ...]) -> tuple[int, int]:
+        if self.crossed:
             return CROSSED
         columns = max(1, min(sizes[-1], TILE))
         return max(1, TILE // columns), columns
-
-
-def _cost(steps: Sequence[int]) -> int:
-    return sum(min(step, FAR) for step in steps)
 
 
 HEAD = 6

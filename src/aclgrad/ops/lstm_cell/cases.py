@@ -45,6 +45,7 @@ CASES = (
     Case("no_grad_hy", _cell(4, 6, hy=False), DTYPES, frozenset({EDGE})),
     Case("no_grad_c", _cell(4, 6, c=False), DTYPES, frozenset({EDGE})),
     Case("single", _cell(1, 1), DTYPES, frozenset({EDGE})),
+    Case("some_rows", _cell(130, 9), (F32, F16), frozenset({EDGE})),
     Case("many_rows", _cell(1030, 17), DTYPES, frozenset({EDGE})),
     Case("empty_batch", _cell(0, 4), DTYPES, frozenset({EDGE, "python_only"})),
     Case("no_hidden", _cell(3, 0), DTYPES, frozenset({EDGE, "python_only"})),

@@ -207,7 +207,8 @@ class LstmCellBackward:
         self._unrounded = cx.dtype == wide and steps[FIRST_GRADIENT] == 1
         self._kept_offset = sums * torch.float64.itemsize
         self.workspace = self._kept_offset + (0 if self._unrounded else sums * GROUP * wide.itemsize)
-        gathering = (None if self._unrounded else wide, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
+        kept = None if self._unrounded else wide
+        gathering = (kept, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
         self._kernel = Kernel(_kernel, (TEAM, torch.int64, *arguments, *gathering))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:

@@ -42,6 +42,7 @@ def batch_norm_elemt_backward(
     """
     if isinstance(counter, int | float):
         device = input.device if isinstance(input, Tensor) else None
-        counter = torch.tensor([counter], dtype=torch.float64, device=device)
+        whole = float(counter).is_integer() and abs(counter) < 2**63  # which a kernel without float64 takes as well
+        counter = torch.full((1,), counter, dtype=torch.int64 if whole else torch.float64, device=device)
     operands = (grad_out, input, mean, invstd, weight, sum_dy, sum_dy_xmu, counter)
     return cast(Tensor, spec.batch_norm_elemt_backward(*operands, out=out, backend=backend))

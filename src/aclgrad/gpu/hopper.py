@@ -1,0 +1,54 @@
+"""What kernels written in Gluon for Hopper share: whether it can be used, and tensors for the bulk copy engine.
+
+Gluon is Triton's explicit sibling: shared memory, barriers and the roles of warps are the kernel's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from .launch import INTERPRETING
+
+OLDEST = (3, 6)  # Triton whose Gluon these kernels are written for
+DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
+
+
+def jit(*unspecialised: str) -> Callable[[Callable[..., Any]], Any]:
+    """A Gluon function; arguments named here are numbers whose values do not change the code."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return gluon.jit(function, do_not_specialize=list(unspecialised))
+
+    return decorate
+
+
+@cache
+def available(device: torch.device) -> bool:
+    """Whether the device is a Hopper and Triton knows how to program it by Gluon."""
+    if INTERPRETING or device.type != "cuda":
+        return False
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    return version >= OLDEST and torch.cuda.get_device_capability(device) == (9, 0)
+
+
+class Block:
+    """How a matrix of rows `stride` elements apart is copied block by block; `block(tensor)` is one to launch with."""
+
+    __slots__ = ("_layout", "_shape", "_strides", "block")
+
+    def __init__(self, shape: Sequence[int], stride: int, block: Sequence[int], dtype: torch.dtype) -> None:
+        self.block = list(block)
+        self._shape, self._strides = list(shape), [stride, 1]
+        self._layout = gl.NVMMASharedLayout.get_default_for(self.block, DTYPES[dtype])
+
+    def __call__(self, base: Any) -> Any:
+        """The matrix that begins at this tensor's first element."""
+        return TensorDescriptor(base, self._shape, self._strides, self.block, self._layout)

@@ -1,0 +1,179 @@
+"""Launch Triton functions with as little work on the host as can be.
+
+Triton's own `function[grid](…)` inspects every argument at every launch. A plan fixes everything but the addresses, so
+a `Kernel` is specialised when it is made: sizes and strides are known then, and a launch only looks whether the
+addresses are aligned. The functions keep to one order of parameters: pointers, numbers, constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+import triton
+
+from ..core.backends import Launch
+from ..core.memory import Piece
+
+ALIGNED = 16
+"""Bytes to which Triton wants a pointer aligned for its widest accesses."""
+
+INTERPRETING = triton.knobs.runtime.interpret
+"""Whether Triton functions run in Triton's interpreter (TRITON_INTERPRET=1, set before the first import)."""
+
+KNOWN_LAUNCHER = triton.__version__.startswith("3.6.") and torch.version.hip is None
+"""Whether `_launcher` knows the arguments of the function that Triton generates to launch a kernel."""
+
+Grid = tuple[int, int, int]
+Number: TypeAlias = "float | tuple[float, ...]"
+Pointer: TypeAlias = "torch.Tensor | int | None"
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """A Triton function; `triton.jit` with a type."""
+    return triton.jit(function)
+
+
+class Kernel:
+    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+
+    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
+    in the call. `options` are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
+    """
+
+    __slots__ = (
+        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_misaligned", "_numbers", "_options",
+        "_run",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        function: Any,
+        grid: Sequence[int],
+        device: torch.device,
+        dtypes: Sequence[torch.dtype | None],
+        numbers: Sequence[Number] = (),
+        constants: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        padded = (*grid, 1, 1)
+        self._function = function
+        self._grid: Grid = (padded[0], padded[1], padded[2])
+        self._empty = 0 in self._grid
+        self._device = device
+        self._dtypes = tuple(dtypes)
+        self._numbers = tuple(numbers)
+        self._constants = dict(constants or {})
+        self._options = options
+        self._misaligned: dict[tuple[bool, ...], Callable[..., None]] = {}
+        self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
+
+    def __call__(self, *pointers: Pointer) -> None:
+        """Launch. The tensors are on the kernel's device, which is the current one (see `OnDevice`)."""
+        if self._empty:
+            return
+        run = self._run
+        if run is None:
+            with np.errstate(all="ignore"):  # the interpreter's numpy would warn of a 1/0 where a GPU does not
+                self._function[self._grid](*pointers, *self._numbers, **self._constants)
+            return
+        addresses = [
+            0 if pointer is None else pointer if type(pointer) is int else pointer.data_ptr()  # type: ignore[union-attr]
+            for pointer in pointers
+        ]
+        union = 0
+        for address in addresses:
+            union |= address
+        if union % ALIGNED:
+            run = self._for_addresses(addresses)
+        run(*addresses)
+
+    def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
+        """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
+        with torch.cuda.device(self._device):
+            kernel = self._function.warmup(
+                *pointers, *self._numbers, grid=self._grid, **self._constants, **self._options
+            )
+            return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
+
+    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
+        aligned = tuple([address % ALIGNED == 0 for address in addresses])
+        run = self._misaligned.get(aligned)
+        if run is None:
+            pairs = zip(self._dtypes, aligned, strict=True)
+            run = self._compiled([dtype if fits else Misaligned(dtype) for dtype, fits in pairs])
+            self._misaligned[aligned] = run
+        return run
+
+
+@dataclass(frozen=True)
+class Misaligned:
+    """What Triton takes for a tensor whose address is odd."""
+
+    dtype: torch.dtype | None
+
+    def data_ptr(self) -> int:
+        """An address of no alignment."""
+        return 1
+
+
+def piece_of(workspace: torch.Tensor, piece: Piece) -> Pointer:
+    """A piece of the workspace as a `Kernel` wants it: views cost microseconds that an address does not."""
+    return piece.view(workspace) if INTERPRETING else workspace.data_ptr() + piece.offset
+
+
+def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[Any]) -> Callable[..., None]:
+    """A function of addresses that launches a compiled kernel with these values behind them.
+
+    Triton's own way calls a hook before and after, and asks the driver about every pointer. Where its innermost
+    function is known to take what follows, that is called.
+    """
+    launcher = kernel.run
+    if not KNOWN_LAUNCHER or launcher.global_scratch_size or launcher.profile_scratch_size:
+        run = kernel[grid]
+        return lambda *addresses: run(*addresses, *values)
+    launch, function, x, y, z, index = launcher.launch, kernel.function, *grid, device.index
+    stream = triton.runtime.driver.active.get_current_stream
+    how = (launcher.launch_cooperative_grid, launcher.launch_pdl, None, None, kernel.packed_metadata, None, None, None)
+
+    def direct(*addresses: int) -> None:
+        launch(x, y, z, stream(index), function, *how, *addresses, *values)
+
+    return direct
+
+
+class OnDevice:
+    """A launch that makes its device the current one, whichever was."""
+
+    __slots__ = ("_index", "_launch", "workspace")
+
+    def __init__(self, launch: Launch, device: torch.device) -> None:
+        self._launch = launch
+        self._index = -1 if device.index is None else device.index
+        self.workspace = launch.workspace
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute; see `Launch`."""
+        if INTERPRETING or torch.cuda.current_device() == self._index:
+            self._launch(args, outs, workspace)
+        else:
+            with torch.cuda.device(self._index):
+                self._launch(args, outs, workspace)
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors the device has; a few where kernels are interpreted."""
+    if device.type != "cuda":
+        return 4
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@cache
+def overlaps(device: torch.device) -> bool:
+    """Whether a launch may begin before the one that it waits for has ended (`launch_pdl`, `gdc_wait`)."""
+    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -1,0 +1,115 @@
+"""p = (softmax − one-hot) · grad inside the product that makes the logits, which never leave the registers. For Hopper.
+
+The two warp groups of a tile drift apart, so that one multiplies while the other exponentiates.
+"""
+
+from __future__ import annotations
+
+import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import tma
+from triton.runtime.jit import MockTensor
+
+from ...core.spec import F32, I64
+from ...gpu import hopper
+from ...gpu.launch import multiprocessors
+from .triton_plan import Chunk, ceil_div
+from .triton_tiles import (
+    COLUMNS,
+    DEPTH,
+    GROUP_ROWS,
+    PIECE,
+    PIECES,
+    REGISTERS,
+    ROWS,
+    SUMS,
+    accumulate,
+    load,
+    memory,
+    place,
+    store,
+)
+
+LOG2E = gl.constexpr(1.4426950408889634)
+GROUP_REGISTERS, LOADER_REGISTERS = gl.constexpr(232), gl.constexpr(24)
+
+
+@hopper.jit()
+def _probabilities(logits, shift, factor, scale, own, START: gl.constexpr):  # type: ignore[no-untyped-def]
+    """P of the columns that begin at `START` of a tile: e^(logit − max) · grad / sum, less grad at the target."""
+    token: gl.constexpr = gl.SliceLayout(1, logits.type.layout)
+    column = START + gl.arange(0, PIECE, gl.SliceLayout(0, logits.type.layout))
+    shift = gl.convert_layout(shift, token, assert_trivial=True)
+    factor = gl.convert_layout(factor, token, assert_trivial=True)
+    scale = gl.convert_layout(scale, token, assert_trivial=True)
+    own = gl.convert_layout(own, token, assert_trivial=True)
+    p = gl.exp2(logits * LOG2E - gl.expand_dims(shift, 1)) * gl.expand_dims(factor, 1)
+    return gl.where(gl.expand_dims(own, 1) == gl.expand_dims(column, 0), p - gl.expand_dims(scale, 1), p)
+
+
+@hopper.jit()
+def _multiply(  # type: ignore[no-untyped-def]
+    GROUP: gl.constexpr, p, x_ring, w_ring, buffers, ready, free, own, scale, top, total, M, N, K, first
+):
+    down, across = gl.cdiv(M, ROWS), gl.cdiv(N, COLUMNS)
+    step = 0
+    for tile in range(gl.program_id(0), down * across, gl.num_programs(0)):
+        row, column = place(tile, down, across)
+        start = row * ROWS + GROUP * GROUP_ROWS
+        token = start + gl.arange(0, GROUP_ROWS, gl.SliceLayout(1, SUMS))
+        inside = token < M
+        grad = gl.load(scale + token, inside, other=0.0)
+        factor = grad / gl.load(total + token, inside, other=1.0)
+        shift = gl.load(top + token, inside, other=0.0) * LOG2E
+        target = gl.load(own + token, inside, other=-1) - (first + column * COLUMNS)
+        target = gl.where((target >= 0) & (target < COLUMNS), target, -1).to(gl.int32)
+        l0, l1, l2, l3, step = accumulate(GROUP, x_ring, w_ring, ready, free, K, step, False)
+        logits = (l0, l1, l2, l3)
+        for index in gl.static_range(PIECES):
+            values = _probabilities(logits[index], shift, factor, grad, target, index * PIECE)
+            store(GROUP, p, buffers, values, start, column * COLUMNS, index)
+    tma.store_wait(0)
+
+
+@hopper.jit("M", "N", "K", "first")
+def fused_probabilities(x, w, p, own, scale, top, total, M, N, K, first):  # type: ignore[no-untyped-def]
+    """P [M, N] of tokens x [M, K] and rows w [N, K] of the weight, of which the first is row `first`."""
+    x_ring, w_ring, buffers, ready, free = memory(x, w, p, False)
+    gl.warp_specialize(
+        [
+            (_multiply, (0, p, x_ring, w_ring, buffers, ready, free, own, scale, top, total, M, N, K, first)),
+            (_multiply, (1, p, x_ring, w_ring, buffers, ready, free, own, scale, top, total, M, N, K, first)),
+            (load, (x, w, x_ring, w_ring, ready, free, M, N, K, False)),
+        ],
+        [4, 1],
+        [GROUP_REGISTERS, LOADER_REGISTERS],
+    )
+
+
+class FusedProbabilities:
+    """p of one chunk from its tokens and its rows of the weight, which lie at multiples of 16 bytes."""
+
+    __slots__ = ("_numbers", "_p", "_run", "_w", "_x")
+
+    def __init__(
+        self, chunk: Chunk, features: int, strides: tuple[int, int, int], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """`strides` are those of the rows of input, weight and p."""
+        rows, columns = chunk.t1 - chunk.t0, chunk.v1 - chunk.v0
+        group, depth, piece = GROUP_ROWS.value, DEPTH.value, PIECE.value
+        self._x = hopper.Block((rows, features), strides[0], (group, depth), dtype)
+        self._w = hopper.Block((columns, features), strides[1], (COLUMNS.value, depth), dtype)
+        self._p = hopper.Block((rows, columns), strides[2], (group, piece), dtype)
+        self._numbers = (rows, columns, features, chunk.v0)
+        tiles = ceil_div(rows, ROWS.value) * ceil_div(columns, COLUMNS.value)
+        grid = (min(multiprocessors(device), tiles), 1, 1)
+        matrices = [block(MockTensor(dtype)) for block in (self._x, self._w, self._p)]
+        with torch.cuda.device(device):
+            kernel = fused_probabilities.warmup(
+                *matrices, I64, F32, F32, F32, *self._numbers, grid=grid, num_warps=4, maxnreg=REGISTERS
+            )
+            self._run = kernel[grid]
+
+    def __call__(self, p: torch.Tensor, x: torch.Tensor, w: torch.Tensor, tokens: list[torch.Tensor]) -> None:
+        """Launch. `tokens` are own targets, gradients, maxima and sums."""
+        self._run(self._x(x), self._w(w), self._p(p), *tokens, *self._numbers)

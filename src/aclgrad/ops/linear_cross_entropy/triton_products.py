@@ -1,0 +1,73 @@
+"""Products of the vendor's library, and the matrices they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ...core.memory import Piece, Scratch
+from ...core.meta import Meta
+from ...core.spec import F32
+from ...gpu.launch import INTERPRETING, multiprocessors
+from .triton_plan import LEADING, TILE, ceil_div, round_up, row_major
+
+
+def multiply(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, add: bool = False) -> None:
+    """Write a · b, or add it to what is there, accumulated in float32 and rounded once."""
+    if INTERPRETING:  # on the CPU, where the library has no products of mixed types
+        product = a.float() @ b.float()
+        out.copy_(out + product if add else product)
+    elif out.dtype == a.dtype:
+        torch.addmm(out, a, b, out=out) if add else torch.mm(a, b, out=out)
+    else:
+        torch.addmm(out, a, b, out_dtype=F32, out=out) if add else torch.mm(a, b, out_dtype=F32, out=out)
+
+
+class Operand:
+    """A matrix that products read: as it lies in memory if its rows are, else packed into the workspace when needed."""
+
+    __slots__ = ("_piece", "stride")
+
+    def __init__(self, meta: Meta, rows: int, scratch: Scratch) -> None:
+        self._piece: Piece | None = None
+        self.stride = meta.strides[0]
+        if not row_major(meta):
+            self.stride = round_up(meta.shape[1], LEADING)
+            self._piece = scratch.tensor((rows, self.stride), meta.dtype)
+
+    def __call__(self, rows: torch.Tensor, workspace: torch.Tensor) -> torch.Tensor:
+        """These rows of the matrix, for a product to read."""
+        if self._piece is None:
+            return rows
+        return self._piece.view(workspace)[: rows.shape[0], : rows.shape[1]].copy_(rows)
+
+
+class Gradient:
+    """One of the two gradients: where its sums are kept, and how they reach the output.
+
+    The library writes the output itself if that takes one addition only, or nothing is lost by more because the output
+    is float32. Small products are excepted: the library may cut their sums and round the parts.
+    """
+
+    __slots__ = ("_kept", "_sums")
+
+    def __init__(self, meta: Meta, heights: Sequence[int], additions: int, scratch: Scratch) -> None:
+        """`heights` are the rows that are summed at a time, `additions` how many terms each of them has."""
+
+        def is_direct(rows: int) -> bool:
+            large = ceil_div(rows, TILE[0]) * ceil_div(meta.shape[1], TILE[1]) >= multiprocessors(meta.device)
+            return row_major(meta) and (meta.dtype == F32 or (additions == 1 and large))
+
+        self._kept = max((rows for rows in heights if not is_direct(rows)), default=0)
+        self._sums = scratch.tensor((self._kept, meta.shape[1]), F32) if self._kept else None
+
+    def __call__(
+        self, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, workspace: torch.Tensor, *, first: bool, last: bool
+    ) -> None:
+        """Add a · b to the rows of the gradient that `out` is."""
+        rows = len(out)
+        sums = out if self._sums is None or rows > self._kept else self._sums.view(workspace)[:rows]
+        multiply(sums, a, b, add=not first)
+        if last and sums is not out:
+            out.copy_(sums)

@@ -1,0 +1,237 @@
+"""The LSTM cell's gradient on a GPU: one pass over the gates, the bias gradient gathered on the way.
+
+A program takes a strip of columns and a block of rows, a few rows at a time, and sums the gates' gradients, unrounded.
+Where one block holds all rows, that is the bias gradient; otherwise a second launch adds the sums of the blocks. Blocks
+depend on shape, layout and device alone and sums are added in a fixed order, so the bits are the same at every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from ...core.backends import Launch
+from ...core.memory import Scratch
+from ...core.meta import Meta
+from ...core.spec import Call
+from ...gpu.launch import Kernel, Number, jit, multiprocessors, overlaps, piece_of
+from ...gpu.maths import tanh, undefined_if_infinite
+from ...gpu.strided import INT32
+from .._shared.lstm_gates_triton import gate_gradients
+
+GATES = 4
+FEW_ROWS = 128  # are one block: a second launch would take longer than they do
+FOLD_ROWS, FOLD_COLUMNS = 256, 16
+
+
+class Blocks(NamedTuple):
+    """How a matrix is cut: a program's columns, its rows, and how many of those at a time by how many warps."""
+
+    rows: int
+    columns: int
+    height: int
+    warps: int
+
+
+NARROW = Blocks(rows=64, columns=16, height=FEW_ROWS, warps=4)
+CROSSED = Blocks(rows=32, columns=32, height=128, warps=8)  # layouts that disagree meet in square tiles
+WIDE = Blocks(rows=1, columns=256, height=0, warps=2)  # the height is chosen so that all programs run at once
+RESIDENT = 8  # WIDE programs of a multiprocessor
+REGISTERS = 128  # of a thread: as many as that leaves, or the compiler would load a row no sooner than it is needed
+
+
+@jit
+def _load(pointer, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The elements of an operand at (first row, further rows, columns); a missing one is zero."""
+    start, row, column = at
+    if pointer is None:
+        values = tl.zeros_like(row + column).to(tl.float32)
+    else:
+        source = pointer + start * strides[0] + (row * strides[0] + column * strides[1])
+        values = tl.load(source) if FULL else tl.load(source, _inside(at, bounds))
+    return values
+
+
+@jit
+def _store(pointer, at, strides, bounds, values, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+    start, row, column = at
+    target = pointer + start * strides[0] + (row * strides[0] + column * strides[1])
+    values = values.to(pointer.dtype.element_ty)
+    if FULL:
+        tl.store(target, values)
+    else:
+        tl.store(target, values, _inside(at, bounds))
+
+
+@jit
+def _inside(at, bounds):  # type: ignore[no-untyped-def]
+    """Which elements exist; bounds are the ends of rows and columns."""
+    start, row, column = at
+    return (row < bounds[0] - start) & (column < bounds[1])
+
+
+@jit
+def _load_all(sources, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+    dh, dc, cx, cy, i, f, g, o = sources
+    dh_strides, dc_strides, cx_strides, cy_strides, gates_strides = strides
+    return (
+        _load(dh, at, dh_strides, bounds, FULL), _load(dc, at, dc_strides, bounds, FULL),
+        _load(cx, at, cx_strides, bounds, FULL), _load(cy, at, cy_strides, bounds, FULL),
+        _load(i, at, gates_strides, bounds, FULL), _load(f, at, gates_strides, bounds, FULL),
+        _load(g, at, gates_strides, bounds, FULL), _load(o, at, gates_strides, bounds, FULL),
+    )  # fmt: skip
+
+
+@jit
+def _cell(  # type: ignore[no-untyped-def]
+    dh, dc, cx, cy, storage, gates, dcx, sums,
+    rows, columns, height, dh_strides, dc_strides, cx_strides, cy_strides, storage_strides, gates_strides, dcx_strides,
+    sums_strides,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FULL: tl.constexpr, LONG: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """A strip of columns of a block of `height` rows, which are asked for one step ahead.
+
+    `sums`, if wanted, has strides from block to block and from column to column. Where all strips are `FULL` and rows
+    are taken one by one there is nothing to mask; the row ahead of the last is then the last again.
+    """
+    strips = tl.cdiv(columns, COLUMNS)
+    block = tl.program_id(0) // strips
+    strip = tl.program_id(0) % strips * COLUMNS + tl.arange(0, COLUMNS)
+    column, row = strip[None, :], tl.arange(0, ROWS)[:, None]
+    start = block * height
+    if LONG:
+        column, row, start = column.to(tl.int64), row.to(tl.int64), start.to(tl.int64)
+    end = tl.minimum(start + height, rows)
+    bounds = (end, columns)
+    next_gate, next_grad = columns * storage_strides[1], columns * gates_strides[1]
+    sources = (dh, dc, cx, cy, storage, storage + next_gate, storage + 2 * next_gate, storage + 3 * next_gate)
+    strides = (dh_strides, dc_strides, cx_strides, cy_strides, storage_strides)
+    sum_i = tl.zeros([ROWS, COLUMNS], tl.float32)
+    sum_f = tl.zeros([ROWS, COLUMNS], tl.float32)
+    sum_g = tl.zeros([ROWS, COLUMNS], tl.float32)
+    sum_o = tl.zeros([ROWS, COLUMNS], tl.float32)
+    here = _load_all(sources, (start, row, column), strides, bounds, FULL)
+    while start < end:
+        ahead = tl.minimum(start + ROWS, end - 1) if FULL else start + ROWS
+        there = _load_all(sources, (ahead, row, column), strides, bounds, FULL)
+        grad_h, grad_c, before, after, i, f, g, o = here
+        di, df, dg, do, dc_prev = gate_gradients(
+            grad_h.to(tl.float32), grad_c.to(tl.float32), i.to(tl.float32), f.to(tl.float32), g.to(tl.float32),
+            o.to(tl.float32), tanh(undefined_if_infinite(after.to(tl.float32))), before.to(tl.float32),
+        )  # fmt: skip
+        at = (start, row, column)
+        _store(gates, at, gates_strides, bounds, di, FULL)
+        _store(gates + next_grad, at, gates_strides, bounds, df, FULL)
+        _store(gates + 2 * next_grad, at, gates_strides, bounds, dg, FULL)
+        _store(gates + 3 * next_grad, at, gates_strides, bounds, do, FULL)
+        _store(dcx, at, dcx_strides, bounds, dc_prev, FULL)
+        if sums is not None:
+            sum_i += di if FULL else tl.where(_inside(at, bounds), di, 0.0)
+            sum_f += df if FULL else tl.where(_inside(at, bounds), df, 0.0)
+            sum_g += dg if FULL else tl.where(_inside(at, bounds), dg, 0.0)
+            sum_o += do if FULL else tl.where(_inside(at, bounds), do, 0.0)
+        start, here = start + ROWS, there
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+    if sums is not None:
+        target = sums + block * sums_strides[0] + strip * sums_strides[1]
+        step, exists = columns * sums_strides[1], strip < columns
+        tl.store(target, tl.sum(sum_i, 0).to(sums.dtype.element_ty), exists)
+        tl.store(target + step, tl.sum(sum_f, 0).to(sums.dtype.element_ty), exists)
+        tl.store(target + 2 * step, tl.sum(sum_g, 0).to(sums.dtype.element_ty), exists)
+        tl.store(target + 3 * step, tl.sum(sum_o, 0).to(sums.dtype.element_ty), exists)
+
+
+@jit
+def _fold(  # type: ignore[no-untyped-def]
+    sums, bias, blocks, width, stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OVERLAP: tl.constexpr
+):
+    """The bias gradient: the sums of the blocks, added up."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    row = tl.arange(0, ROWS)[:, None]
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    start = 0
+    while start < blocks:
+        inside = (start + row < blocks) & (column < width)[None, :]
+        total += tl.load(sums + (start + row) * width + column[None, :], inside, 0.0)
+        start += ROWS
+    tl.store(bias + column * stride, tl.sum(total, 0).to(bias.dtype.element_ty), column < width)
+
+
+class LstmCellBackward:
+    """Phase two of `lstm_cell_backward`."""
+
+    def __init__(self, call: Call) -> None:
+        rows, columns = call["cx"].shape
+        metas = [call[name] for name in ("grad_hy", "grad_c", "cx", "cy", "storage", "grad_gates", "grad_cx")]
+        strides = [(0, 0) if meta is None else meta.strides for meta in metas]
+        cut = _blocks(rows, columns, strides, call.device)
+        blocks = max(1, triton.cdiv(rows, cut.height))  # without rows there still is a bias gradient, of zeros
+        bias: Meta | None = call["grad_bias"]
+        folding = bias is not None and blocks > 1
+        overlap = folding and overlaps(call.device)
+
+        scratch = Scratch()
+        self._sums = scratch.tensor((blocks if folding else 0, GATES * columns), torch.float32)
+        self.workspace = scratch.size
+        self._fold = _folding(bias, blocks, overlap) if bias is not None and folding else None
+        if bias is None:
+            sums: tuple[torch.dtype | None, Number] = (None, (0, 0))
+        else:
+            sums = (torch.float32, (GATES * columns, 1)) if folding else (bias.dtype, (0, bias.strides[0]))
+        self._cell = Kernel(
+            _cell,
+            (blocks * triton.cdiv(columns, cut.columns),),
+            call.device,
+            [*(None if meta is None else meta.dtype for meta in metas), sums[0]],
+            (rows, columns, cut.height, *strides, sums[1]),
+            {
+                "ROWS": cut.rows,
+                "COLUMNS": cut.columns,
+                "FULL": cut.rows == 1 and columns % cut.columns == 0,
+                "LONG": any(meta is not None and meta.span // meta.itemsize >= INT32 for meta in metas),
+                "OVERLAP": overlap,
+            },
+            num_warps=cut.warps,
+            maxnreg=REGISTERS if cut.rows == 1 else None,
+        )
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute; see `Launch`."""
+        if self._fold is None or workspace is None:
+            self._cell(*args[:5], *outs)
+        else:
+            sums = piece_of(workspace, self._sums)
+            self._cell(*args[:5], *outs[:2], sums)
+            self._fold(sums, outs[2])
+
+
+def _folding(bias: Meta, blocks: int, overlap: bool) -> Kernel:
+    (width,) = bias.shape
+    return Kernel(
+        _fold, (triton.cdiv(width, FOLD_COLUMNS),), bias.device, (torch.float32, bias.dtype),
+        (blocks, width, bias.strides[0]), {"ROWS": FOLD_ROWS, "COLUMNS": FOLD_COLUMNS, "OVERLAP": overlap},
+        launch_pdl=overlap,
+    )  # fmt: skip
+
+
+def _blocks(rows: int, columns: int, strides: Sequence[tuple[int, ...]], device: torch.device) -> Blocks:
+    """By the shape, the layout and the size of the device."""
+    if any(down < along for down, along in strides):
+        return CROSSED
+    if rows <= FEW_ROWS:
+        return NARROW
+    strips = triton.cdiv(columns, WIDE.columns)
+    blocks = min(FOLD_ROWS, max(1, RESIDENT * multiprocessors(device) // max(1, strips)))
+    return WIDE._replace(height=triton.cdiv(rows, blocks))
+
+
+def lstm_cell_backward(call: Call) -> Launch:
+    """Any of the float dtypes but float64, any strides."""
+    return LstmCellBackward(call)

@@ -1,0 +1,66 @@
+"""The LSTM's recurrence on a GPU, in every way it can run."""
+
+import pytest
+import torch
+from matrix import flat
+
+from aclgrad.core.backends import widen
+from aclgrad.core.spec import BF16, F16, F32
+from aclgrad.ops.lstm import cases, reference, spec
+from aclgrad.testing import assert_within_baseline
+from aclgrad.testing.cases import Case
+
+SIZES = {
+    "registers": (6, 64, 512),
+    "partial_sums": (5, 64, 1024),
+    "wide": (4, 256, 1024),
+    "wide_with_a_tail": (4, 150, 1024),
+    "from_memory": (4, 32, 2048),
+    "odd": (7, 21, 100),
+    "one_past_a_tile": (5, 17, 129),
+    "one_row": (9, 1, 768),
+    "batch_larger_than_the_device": (3, 4099, 40),
+}
+
+
+def problem(T, N, H, dtype, **options):
+    return Case("gpu", cases._lstm(T, N, 24, H, **options), (dtype,)).build(dtype)
+
+
+def check(args):
+    results, again = (flat(spec.lstm_backward(*args, backend="triton")) for _ in range(2))
+    truth, naive = flat(reference.lstm_backward(*map(widen, args))), flat(reference.lstm_backward(*args))
+    for index, (result, repeated, true, base) in enumerate(zip(results, again, truth, naive, strict=True)):
+        assert torch.equal(result, repeated)
+        assert_within_baseline(result, true, base, f"output {index}")
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("name", SIZES)
+def test_every_way_to_run_is_accurate_and_repeats_its_bits(name, dtype, cuda):
+    check(problem(*SIZES[name], dtype))
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+def test_lengths_differ_over_several_teams(dtype, cuda):
+    check(problem(9, 40, 256, dtype, layers=2, directions=2, lengths=[9] * 10 + [6] * 20 + [1] * 10))
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+def test_large_float32_products_are_taken_apart(dtype, cuda):
+    check(problem(64, 64, 512, dtype))
+
+
+def test_less_precision_only_where_the_switch_allows_it(cuda):
+    args = problem(16, 64, 512, F32)
+    truth = flat(reference.lstm_backward(*map(widen, args)))
+    errors = []
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        for allowed in (False, True):
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+            results = flat(spec.lstm_backward(*args, backend="triton"))
+            errors.append(max(float((r - t).norm() / t.norm()) for r, t in zip(results, truth, strict=True)))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert errors[0] < 2e-6 < 1e-5 < errors[1] < 5e-3

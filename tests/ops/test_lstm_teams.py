@@ -1,0 +1,53 @@
+"""The teams of programs that run the recurrence on a GPU: every one covers the problem and fits the device."""
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from aclgrad.ops.lstm.spec import LstmDims
+from aclgrad.ops.lstm.triton_teams import WARPS, Limits, Place, best_team, teams
+
+H200 = Limits(programs=132, shared=220 * 1024, warpgroups=True)
+SMALL = Limits(programs=20, shared=90 * 1024, warpgroups=False)
+SIZES = [(1, 1), (8, 128), (16, 768), (17, 65), (64, 512), (64, 1024), (100, 1500), (256, 1024), (33, 2048), (4096, 64)]
+
+
+def dims(batch, hidden, directions):
+    return LstmDims(8, batch, hidden, hidden, 1, directions, 2, False, False)
+
+
+@pytest.mark.parametrize("limits", [H200, SMALL], ids=["large", "small"])
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize(("batch", "hidden"), SIZES)
+def test_a_team_covers_the_problem_and_is_resident_at_once(batch, hidden, directions, itemsize, limits):
+    problem = dims(batch, hidden, directions)
+    for team in teams(problem, itemsize, limits):
+        members, groups, ways = team.grid(problem)
+        assert members * groups * ways <= limits.programs and ways == directions
+        assert members // team.parts * team.units >= hidden
+        assert groups * team.rows * team.chunks >= batch
+        depth = team.parts * team.warps * team.deep * team.subs
+        assert depth >= 4 * hidden
+        assert team.units % team.parts == 0 and team.deep & (team.deep - 1) == 0
+        weights = team.warps * team.deep * team.subs * team.units * itemsize
+        if team.place is Place.SHARED_WIDE:
+            assert depth == 4 * hidden and team.deep * team.subs * team.warps % 64 == 0
+            assert limits.warpgroups and itemsize == 2 and team.rows % 16 == 0
+            assert weights + team.stages * team.rows * 128 + team.units * team.rows * 4 <= limits.shared
+        elif team.place is Place.SHARED:
+            assert weights + team.warps * team.units * team.rows * 4 <= limits.shared
+        elif team.place is Place.REGISTERS:
+            assert weights <= WARPS * 32 * 255 * 4
+
+
+def test_weights_stay_on_chip_where_they_fit():
+    for batch, hidden, dtype in [(64, 512, torch.float16), (64, 1024, torch.float16), (16, 768, torch.float32)]:
+        team = best_team(dims(batch, hidden, 1), dtype, H200)
+        assert team is not None and team.place is not Place.MEMORY
+
+
+def test_no_team_without_matrix_units_or_for_a_batch_that_fills_the_device():
+    assert best_team(dims(8, 128, 1), torch.float16, None) is None
+    assert best_team(dims(2**16, 1024, 1), torch.float16, H200) is None
