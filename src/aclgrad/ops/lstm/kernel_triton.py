@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ...core.backends import Launch
-from ...core.memory import Scratch
+from ...core.memory import Piece, Scratch
 from ...core.spec import Call
-from .triton_layer import Layer, Room
+from .triton_layer import SIZES, Layer, Room
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,13 @@ class LayersLaunch:
 
     workspace: int
     layers: tuple[Layer, ...]
+    sizes: Piece | None  # for batch_sizes that do not lie one after another
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         room = torch.empty(0, dtype=torch.uint8) if workspace is None else workspace
+        if self.sizes is not None:
+            args = (*args[:SIZES], self.sizes.view(room).copy_(args[SIZES]), *args[SIZES + 1 :])
         for layer in self.layers:
             layer(args, outs, room)
 
@@ -36,4 +39,7 @@ def lstm_backward(call: Call) -> Launch:
     scratch = Scratch()
     room = Room(call, scratch)
     layers = tuple(Layer(call, layer, room) for layer in reversed(range(call.dims.L)))
-    return LayersLaunch(scratch.size, layers)
+    sizes = call["batch_sizes"]
+    lined_up = sizes is None or sizes.strides == (1,)
+    piece = None if lined_up else scratch.tensor(sizes.shape, torch.int64)
+    return LayersLaunch(scratch.size, layers, piece)
