@@ -24,6 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 from .timing import FULL, QUICK, Call, Effort, interleaved
 
 MIB = 1 << 20
+HEAD_START = 1_000_000  # cycles, half a millisecond: longer than the host takes to launch anything here
 COLD = 3  # inputs in rotation fill the last cache this many times over
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -49,6 +50,13 @@ class Device(ABC):
     @abstractmethod
     def clock(self, call: Call, first: int, count: int) -> float:
         """Seconds for the runs first … first + count - 1, finished."""
+
+    def host_clock(self, call: Call, first: int, count: int) -> float:
+        """Seconds that the runs keep the calling thread busy."""
+        begin = time.perf_counter()
+        for k in range(first, first + count):
+            call(k)
+        return time.perf_counter() - begin
 
     @abstractmethod
     def peak(self, call: Callable[[], object]) -> int:
@@ -117,10 +125,7 @@ class Cpu(Device):
         return max(sizes) or 32 * MIB
 
     def clock(self, call: Call, first: int, count: int) -> float:
-        begin = time.perf_counter()
-        for k in range(first, first + count):
-            call(k)
-        return time.perf_counter() - begin
+        return self.host_clock(call, first, count)
 
     def peak(self, call: Callable[[], object]) -> int:
         """By torch's profiler, which sees every block of torch's allocator; libraries' own scratch escapes it."""
@@ -146,7 +151,10 @@ class Cpu(Device):
 
 
 class Cuda(Device):
-    """The current NVIDIA GPU. Runs are timed by events on the stream: launches that the GPU has to wait for count."""
+    """The current NVIDIA GPU. What counts is the time on the GPU: it is kept busy until the host has launched a run.
+
+    What a call costs the host is measured by itself, see `overhead`.
+    """
 
     kind = "cuda"
     thorough = replace(FULL, seconds=0.4, limit=4.0)  # a GPU is steadier, and its hours are dearer
@@ -159,13 +167,20 @@ class Cuda(Device):
         return int(torch.cuda.get_device_properties().L2_cache_size)
 
     def clock(self, call: Call, first: int, count: int) -> float:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for k in range(first, first + count):
-            call(k)
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        for k, (begin, end) in enumerate(events):
+            torch.cuda._sleep(HEAD_START)
+            begin.record()
+            call(first + k)
+            end.record()
+        torch.cuda.synchronize()
+        return sum(begin.elapsed_time(end) for begin, end in events) / 1e3
+
+    def host_clock(self, call: Call, first: int, count: int) -> float:
+        torch.cuda.synchronize()
+        elapsed = super().host_clock(call, first, count)
+        torch.cuda.synchronize()
+        return elapsed
 
     def peak(self, call: Callable[[], object]) -> int:
         torch.cuda.synchronize()

@@ -39,7 +39,7 @@ def overhead(device: Device, effort: Effort) -> list[Overhead]:
     }
     if device.kind != "cpu":
         del doors["aclnn pair"]  # its handles are of host memory unless the process was started with ACLGRAD_DEVICE
-    timings, others = interleaved(doors, device.clock, effort)
+    timings, others = interleaved(doors, device.host_clock, effort)
     return [*[Overhead(name, timing, others) for name, timing in timings.items()], *c_abi(device, effort, TINY)]
 
 

@@ -47,7 +47,7 @@ def check(args):
 def small_chunks(monkeypatch):
     """Chunks and strips of a few tiles, as if memory were short."""
     monkeypatch.setattr(triton_plan, "WHOLE", 0)
-    for name in ("P_ALONE", "P_BESIDE_LOGITS"):
+    for name in ("P_ALONE", "P_BESIDE_LOGITS", "P_OF_TWO"):
         monkeypatch.setattr(kernel_triton, name, 1 << 13)
     for name in ("STRIP", "STRIP_AS_RESERVE"):
         monkeypatch.setattr(kernel_triton, name, 1 << 17)

@@ -3,8 +3,10 @@
 A GPU multiplies float32 many times slower than half precision. A large product of float32 is therefore made of three
 of float16: with x·s = high + low, both rounded to float16, a·b is high·high + high·low + low·high to 22 bits of a and
 b. The scale s, a power of two, brings the largest element of a matrix to 2^14: elements down to 2^-29 of it keep all
-their bits, smaller ones are exact to 2^-39 of it. Who takes the result multiplies by both 1/s: see `unscaled`. Where
-torch's switch allows TF32, the high parts alone are as good.
+their bits, smaller ones are exact to 2^-39 of it. Who takes the result multiplies by both 1/s: see `unscaled`. Matrix
+units cut sums off instead of rounding them, always towards zero, which adds up along a deep product: the high parts
+are therefore multiplied a piece of the depth at a time, and the pieces added with rounding. Where torch's switch allows
+TF32, the high parts alone are as good, and in one piece.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ Operand = Sequence[torch.Tensor]
 """A matrix as it is, or its high and its low part."""
 
 BLOCK_ROWS, BLOCK_COLUMNS = 8, 256
+PIECE = 512
+"""Terms that a matrix unit may sum before the error is more than that of a float32 sum."""
+
 LEAST_EXPONENT = tl.constexpr(20)  # of the largest element, so that scales and their inverses are ordinary numbers
 
 
@@ -102,9 +107,14 @@ def multiply(a: Operand, b: Operand, out: torch.Tensor) -> None:
     if not a[0].shape[1]:
         out.zero_()
         return
-    _product(a[0], b[0], out)
-    for left, right in zip(a, reversed(b), strict=True) if len(a) == 2 else ():
-        torch.addmm(out, left, right, out_dtype=torch.float32, out=out)
+    if len(a) == 1:
+        _product(a[0], b[0], out)
+        return
+    (high_a, low_a), (high_b, low_b) = a, b
+    _product(high_a, low_b, out)
+    _add_product(low_a, high_b, out)
+    for start in range(0, high_a.shape[1], PIECE):
+        _add_product(high_a[:, start : start + PIECE], high_b[start : start + PIECE], out)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
@@ -114,6 +124,10 @@ def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
         torch.mm(a.float(), b.float(), out=out)
     else:
         torch.mm(a, b, out_dtype=out.dtype, out=out)
+
+
+def _add_product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    torch.addmm(out, a, b, out_dtype=torch.float32, out=out)
 
 
 def large(rows: int, width: int, depth: int) -> bool:
