@@ -162,7 +162,7 @@ def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:
 
 def full_float32_lstm(*args: Any) -> Prepared:
     """nn.LSTM without the TF32 products that cuDNN makes of float32 by default."""
-    full = partial(torch.backends.cudnn.flags, allow_tf32=False)
+    full = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)
     with full():
         backward = torch_lstm(*args)
 

@@ -37,21 +37,29 @@ def draw(report: Report, path: Path) -> None:
     rows = [row for row in report.rows if row.main and row.main.speedup]
     with plt.rc_context(STYLE):
         height = max(6.0, 1.6 + 0.24 * (len(rows) + 1.5 * len({row.operator for row in rows})))
-        figure = plt.figure(figsize=(13, height), layout="constrained")
-        columns = figure.add_gridspec(1, 2, width_ratios=(1.55, 1))
-        _speedups(figure.add_subplot(columns[0]), rows, report)
-        panels = columns[1].subgridspec(max(1, len(report.sweeps)), 1)
-        for k, sweep in enumerate(report.sweeps):
-            _against_size(figure.add_subplot(panels[k]), sweep)
+        widths = (1.55, 0.6, *((1,) if report.sweeps else ()))
+        figure = plt.figure(figsize=(6 * sum(widths), height), layout="constrained")
+        columns = figure.add_gridspec(1, len(widths), width_ratios=widths)
+        speedups = figure.add_subplot(columns[0])
+        places = _speedups(speedups, rows, report)
+        _shares(figure.add_subplot(columns[1], sharey=speedups), rows, places, report)
+        if report.sweeps:
+            panels = columns[2].subgridspec(len(report.sweeps), 1)
+            for k, sweep in enumerate(report.sweeps):
+                _against_size(figure.add_subplot(panels[k]), sweep)
+        figure.legend(handles=_legend(rows), loc="outside lower center", ncols=6, frameon=False)
         figure.suptitle(title(report.machine), x=0.01, ha="left", fontsize=9, color=FAINT)
         figure.savefig(path, dpi=150, facecolor="white")
         plt.close(figure)
 
 
-def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
-    """Horizontal bars from 1 (as fast as the peer) on a logarithmic axis; a tick where the row's bar stands."""
+def _speedups(axes: Axes, rows: list[Row], report: Report) -> list[float]:
+    """Horizontal bars from 1 (as fast as the peer) on a logarithmic axis; a tick where the row's bar stands.
+
+    Returns the rows' places.
+    """
     axes.set_xscale("log", base=2)
-    y, names = 0.0, {}
+    y, names, places = 0.0, {}, []
     for operator, group in groupby(rows, key=lambda row: row.operator):
         members = list(group)
         y += 1.4
@@ -67,6 +75,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
             first = y
             for row in dtypes:
                 _one(axes, y, row, report)
+                places.append(y)
                 y += 1
             names[(first + y - 1) / 2] = case
             y += 0.25
@@ -81,21 +90,37 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> None:
     axes.grid(axis="x", color=GRID, zorder=0)
     axes.set_title("How many times faster than the peer", loc="left", weight="bold", fontsize=12)
     axes.set_xlabel("peer's median time / ours, logarithmic      slower ←  1×  → faster")
+    return places
+
+
+def _shares(axes: Axes, rows: list[Row], places: list[float], report: Report) -> None:
+    """How near each row is to what the machine can do."""
+    for row, y in zip(rows, places, strict=True):
+        share = _main(row).share_of_bound or 0.0
+        axes.barh(y, share, height=0.78, color=COLORS[row.dtype], zorder=2)
+        missed = False
+        for judged in report.bars_of(row.key):
+            if judged.quantity == "share_of_bound":
+                axes.plot([judged.limit] * 2, [y - 0.46, y + 0.46], color=INK, linewidth=2.2, solid_capstyle="butt")
+                missed |= judged.met is False
+        color, weight = (MISSED, "bold") if missed else (INK, "normal")
+        axes.text(share + 0.02, y, f"{share:.2f}", va="center", fontsize=8, color=color, weight=weight)
+    axes.axvline(1, color=INK, linewidth=1, zorder=3)
+    axes.set_xlim(0, max([1.3, *((_main(row).share_of_bound or 0) * 1.25 for row in rows)]))
+    axes.tick_params(axis="y", length=0, labelleft=False)
+    axes.grid(axis="x", color=GRID, zorder=0)
+    axes.set_title("Share of the bound", loc="left", weight="bold", fontsize=12)
+    axes.set_xlabel("bound / ours")
+
+
+def _legend(rows: list[Row]) -> list[Artist]:
     seen = {row.dtype for row in rows}
     handles: list[Artist] = [Patch(color=COLORS[dtype], label=dtype) for dtype in COLORS if dtype in seen]
     handles.append(Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=2, linestyle="", label="bar"))
     cold: dict[str, Any] = {"marker": "o", "color": "white", "markeredgecolor": INK, "markersize": 5, "linestyle": ""}
     handles.append(Line2D([], [], label="inputs from memory", **cold))
     handles.append(Patch(color="none", label="red: bar missed"))
-    axes.legend(
-        handles=handles,
-        loc="upper right",
-        bbox_to_anchor=(1, 0.965),
-        frameon=True,
-        edgecolor=GRID,
-        facecolor="white",
-        framealpha=1,
-    )
+    return handles
 
 
 def _main(row: Row) -> Regime:

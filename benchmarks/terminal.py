@@ -111,7 +111,7 @@ def quantity(name: str, value: float | None) -> str:
     if name == "extra_bytes":
         return f"{mib(value)} MiB"
     if name == "share_of_bound":
-        return f"{value:.2f}"
+        return f"{value:.3f}"
     return f"{value:.2f}×" if name in ("speedup", "ratio") else seconds(value)
 
 
@@ -131,4 +131,6 @@ def mib(count: float | None) -> str:
     if count is None:
         return ""
     value = count / (1 << 20)
+    if value >= 100:
+        return f"{value:.0f}"
     return f"{value:.3g}" if value == 0 or value >= 0.01 else "<0.01"
