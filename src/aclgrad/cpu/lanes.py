@@ -132,6 +132,17 @@ def apart(typing: Any, pointer: Any, part: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def contiguous(typing: Any, pointer: Any) -> Any:
+    """The pointer as one to elements that lie side by side, whatever its type says; who calls it knows."""
+    plain = Pointer(pointer.dtype, pointer.scope)
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return args[0]
+
+    return plain(pointer), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def pointer_at(typing: Any, address: Any, like: Any) -> Any:
     """An integer address as a pointer to elements of the dtype of `like`, of unknown origin."""
     pointer = Pointer(like.dtype)

@@ -16,7 +16,7 @@ from ...core.backends import Launch
 from ...core.meta import Meta
 from ...core.spec import Call
 from ...cpu.compiler import Step, jit
-from ...cpu.lanes import apart, cast
+from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.strided import moved, stepped
 from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
 from ...cpu.vecmath import tanh
@@ -96,7 +96,8 @@ def _group(pointers: Any, along: Any, down: Any, rows: int, columns: int, kept: 
         for r in range(rows):
             _row(stepped(moved(pointers, down, r), along), columns)
         _dh, _dc, _cx, _cy, _i, _f, _g, _o, di, df, dg, do, _dcx = pointers
-        _add_gates(sums, pitch, (di, df, dg, do), down[FIRST_GRADIENT], rows, columns)
+        gates = (contiguous(di), contiguous(df), contiguous(dg), contiguous(do))  # or they would be kept
+        _add_gates(sums, pitch, gates, down[FIRST_GRADIENT], rows, columns)
     else:
         pace = GATES * pitch
         for r in range(rows):
