@@ -36,15 +36,19 @@ def _cpu(call: Call) -> Launch:
 def _triton(call: Call) -> Launch:
     if any(meta.dtype == torch.float64 for _, meta in call.metas(*call.spec.params)):
         raise Unsupported("computes in float32, these are float64")
-    if call.device.type != "cuda":
-        triton = _module_named("triton")
-        if not triton.knobs.runtime.interpret:
-            raise Unsupported(
-                f"runs on CUDA tensors (or interpreted, with TRITON_INTERPRET=1), these are on {call.device}"
-            )
+    if call.device.type != "cuda" and not _interpreting():
+        raise Unsupported(f"runs on CUDA tensors (or interpreted, with TRITON_INTERPRET=1), these are on {call.device}")
     launch = _factory(call, "triton")(call)
     on_device: Callable[[Launch, torch.device], Launch] = _module_named("aclgrad.gpu.launch").OnDevice
     return on_device(launch, call.device)
+
+
+def _interpreting() -> bool:
+    """Whether Triton is there and interprets its kernels."""
+    try:
+        return bool(importlib.import_module("triton").knobs.runtime.interpret)
+    except ImportError:
+        return False
 
 
 def _reference(call: Call) -> Launch:
