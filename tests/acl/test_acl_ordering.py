@@ -7,14 +7,13 @@ import threading
 import numpy as np
 import pytest
 import torch
-from acl_helpers import D2H, Gate, create, malloc
+from acl_helpers import D2H, Gate, create, launch, malloc
 
-from aclgrad import acl, aclnn
+from aclgrad import acl
 from aclgrad.frontends.acl import devices, ordering
 from aclgrad.frontends.acl.ordering import REMEMBERED_TASKS
 
 SIZE = 64
-PHASE_ONE, PHASE_TWO = aclnn.aclnnHardsigmoidBackwardGetWorkspaceSize, aclnn.aclnnHardsigmoidBackward
 
 
 @pytest.fixture(autouse=True)
@@ -174,12 +173,6 @@ def test_host_memory_is_followed_too(streams, pointer):
 
 def operands(*pointers, stride=None):
     return [create(dims=(4,), stride=stride, storage=(8,), data=pointer) for pointer in pointers]
-
-
-def launch(tensors, stream):
-    _, executor, status = PHASE_ONE(*tensors)
-    assert status == 0
-    return PHASE_TWO(0, 0, executor, stream)
 
 
 def test_operators_read_inputs_and_write_outputs(streams):

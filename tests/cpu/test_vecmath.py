@@ -92,3 +92,10 @@ def test_special_values(dtype: torch.dtype) -> None:
 def test_float64_is_the_library_s(kernel: Any, truth: Any, bound: float) -> None:
     x = torch.linspace(-40, 40, 10_001, dtype=torch.float64)
     torch.testing.assert_close(computed(kernel, x), truth(x), rtol=1e-15, atol=0)
+
+
+def test_the_gpu_has_the_same_tanh() -> None:
+    """The fit stands in both files: a kernel kept on disk goes by the text of the sources it was made from."""
+    maths = pytest.importorskip("aclgrad.gpu.maths")
+    for name in ("TANH_NEAR", "P0", "P1", "P2", "P3", "P4"):
+        assert torch.tensor(getattr(maths, name).value) == torch.tensor(getattr(vecmath, name)), name

@@ -17,7 +17,6 @@ import torch
 import triton
 
 from ..core.backends import Launch
-from ..core.memory import Piece
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -119,11 +118,6 @@ class Misaligned:
     def data_ptr(self) -> int:
         """An address of no alignment."""
         return 1
-
-
-def piece_of(workspace: torch.Tensor, piece: Piece) -> Pointer:
-    """A piece of the workspace as a `Kernel` wants it: views cost microseconds that an address does not."""
-    return piece.view(workspace) if INTERPRETING else workspace.data_ptr() + piece.offset
 
 
 def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[Any]) -> Callable[..., None]:

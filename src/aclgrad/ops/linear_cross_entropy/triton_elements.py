@@ -11,8 +11,8 @@ import triton.language as tl
 from ...core.memory import Piece, Scratch
 from ...core.spec import F32, I64, Call
 from ...gpu.launch import Kernel, jit
+from ...gpu.products import multiply
 from .triton_plan import Chunk, ceil_div
-from .triton_products import multiply
 
 LINE = 2048  # columns of p that a program takes
 TOKENS = 256  # tokens whose statistics a program gathers

@@ -8,25 +8,23 @@ from __future__ import annotations
 import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
-from triton.runtime.jit import MockTensor
 
 from ...core.spec import F32, I64
 from ...gpu import hopper
-from ...gpu.launch import multiprocessors
-from .triton_plan import Chunk, ceil_div
+from .triton_plan import Chunk
 from .triton_tiles import (
     COLUMNS,
     DEPTH,
     GROUP_ROWS,
     PIECE,
     PIECES,
-    REGISTERS,
     ROWS,
     SUMS,
     accumulate,
     load,
     memory,
     place,
+    resident,
     store,
 )
 
@@ -101,14 +99,10 @@ class FusedProbabilities:
         self._w = hopper.Block((columns, features), strides[1], (COLUMNS.value, depth), dtype)
         self._p = hopper.Block((rows, columns), strides[2], (group, piece), dtype)
         self._numbers = (rows, columns, features, chunk.v0)
-        tiles = ceil_div(rows, ROWS.value) * ceil_div(columns, COLUMNS.value)
-        grid = (min(multiprocessors(device), tiles), 1, 1)
-        matrices = [block(MockTensor(dtype)) for block in (self._x, self._w, self._p)]
-        with torch.cuda.device(device):
-            kernel = fused_probabilities.warmup(
-                *matrices, I64, F32, F32, F32, *self._numbers, grid=grid, num_warps=4, maxnreg=REGISTERS
-            )
-            self._run = kernel[grid]
+        self._run = resident(
+            fused_probabilities, rows, columns, dtype, device,
+            (self._x, self._w, self._p), (I64, F32, F32, F32, *self._numbers),
+        )  # fmt: skip
 
     def __call__(self, p: torch.Tensor, x: torch.Tensor, w: torch.Tensor, tokens: list[torch.Tensor]) -> None:
         """Launch. `tokens` are own targets, gradients, maxima and sums."""

@@ -8,24 +8,22 @@ from __future__ import annotations
 import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
-from triton.runtime.jit import MockTensor
 
 from ...core.spec import F32, I64
 from ...gpu import hopper
-from ...gpu.launch import multiprocessors
-from .triton_plan import Chunk, ceil_div
+from .triton_plan import Chunk
 from .triton_tiles import (
     COLUMNS,
     DEPTH,
     GROUP_ROWS,
     PIECE,
     PIECES,
-    REGISTERS,
     ROWS,
     accumulate,
     load,
     memory,
     place,
+    resident,
     store,
 )
 
@@ -108,14 +106,10 @@ class WeightGradBesideP:
         self._x = hopper.Block((tokens, features), strides[1], (depth, COLUMNS.value), dtype)
         self._out = hopper.Block((rows, features), strides[2], (group, PIECE.value), dtype)
         self._numbers = (rows, features, tokens, after.v1 - after.v0, after.v0, strides[3], strides[0])
-        tiles = ceil_div(rows, ROWS.value) * ceil_div(features, COLUMNS.value)
-        grid = (min(multiprocessors(device), tiles), 1, 1)
-        matrices = [block(MockTensor(dtype)) for block in (self._p, self._x, self._out)]
-        with torch.cuda.device(device):
-            kernel = weight_grad_beside_p.warmup(
-                *matrices, F32, dtype, I64, F32, *self._numbers, grid=grid, num_warps=4, maxnreg=REGISTERS
-            )
-            self._run = kernel[grid]
+        self._run = resident(
+            weight_grad_beside_p, rows, features, dtype, device,
+            (self._p, self._x, self._out), (F32, dtype, I64, F32, *self._numbers),
+        )  # fmt: skip
 
     def __call__(
         self, out: torch.Tensor, p: torch.Tensor, x: torch.Tensor,

@@ -1,4 +1,4 @@
-"""Products of the vendor's library, and the matrices they read and write."""
+"""The matrices that products of the vendor's library read and write."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ import torch
 from ...core.memory import Piece, Scratch
 from ...core.meta import Meta
 from ...core.spec import F32
-from ...gpu.launch import INTERPRETING, multiprocessors
+from ...gpu.launch import multiprocessors
+from ...gpu.products import multiply
 from .triton_plan import LEADING, TILE, ceil_div, round_up, row_major
-
-
-def multiply(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, add: bool = False) -> None:
-    """Write a · b, or add it to what is there, accumulated in float32 and rounded once."""
-    if INTERPRETING:  # on the CPU, where the library has no products of mixed types
-        product = a.float() @ b.float()
-        out.copy_(out + product if add else product)
-    elif out.dtype == a.dtype:
-        torch.addmm(out, a, b, out=out) if add else torch.mm(a, b, out=out)
-    else:
-        torch.addmm(out, a, b, out_dtype=F32, out=out) if add else torch.mm(a, b, out_dtype=F32, out=out)
 
 
 class Operand:

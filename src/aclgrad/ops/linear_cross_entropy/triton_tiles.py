@@ -8,6 +8,10 @@ a [M, K] and b [N, K].
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
@@ -16,8 +20,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+from triton.runtime.jit import MockTensor
 
 from ...gpu import hopper
+from ...gpu.launch import multiprocessors
+from .triton_plan import ceil_div
 
 GROUP_ROWS = gl.constexpr(64)  # of a tile, for each warp group
 ROWS = gl.constexpr(128)
@@ -124,3 +131,20 @@ def store(GROUP: gl.constexpr, out, buffers, values, row, column, INDEX: gl.cons
     fence_async_shared()
     gl.thread_barrier()
     tma.async_copy_shared_to_global(out, [row, column + INDEX * PIECE], buffer)
+
+
+def resident(
+    function: Any, rows: int, columns: int, dtype: torch.dtype, device: torch.device,
+    matrices: Sequence[hopper.Block], others: Sequence[Any],
+) -> Callable[..., None]:  # fmt: skip
+    """The launcher of a kernel over the tiles of a [rows, columns] result.
+
+    It takes matrices, then arguments as `others` describes them: dtypes of tensors, and numbers.
+    """
+    tiles = ceil_div(rows, ROWS.value) * ceil_div(columns, COLUMNS.value)
+    grid = (min(multiprocessors(device), tiles), 1, 1)
+    stand_ins = [block(MockTensor(dtype)) for block in matrices]
+    with torch.cuda.device(device):
+        kernel = function.warmup(*stand_ins, *others, grid=grid, num_warps=4, maxnreg=REGISTERS)
+        launch: Callable[..., None] = kernel[grid]
+        return launch

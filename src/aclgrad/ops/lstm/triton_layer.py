@@ -15,7 +15,7 @@ from ...gpu.addresses import advanced, placed
 from ...gpu.launch import INTERPRETING, Kernel
 from .spec import LstmDims
 from .triton_move import Move, Rows, Strides, pointers
-from .triton_products import Operand, Parts, large, multiply, operand
+from .triton_products import Operand, Parts, large, multiply_parts, operand
 from .triton_recurrence import Problem, Recurrence, recurrence
 from .triton_sums import sum_rows, write_bias
 
@@ -242,7 +242,7 @@ class Layer:
         operands = operand(self.inputs_parts, inputs, workspace)
         for d in range(dims.D):
             turned = [part[:, d * gates : (d + 1) * gates].t() for part in delta]
-            multiply(turned, [part[:, d * dims.H : d * dims.H + width] for part in operands], dw[d])
+            multiply_parts(turned, [part[:, d * dims.H : d * dims.H + width] for part in operands], dw[d])
         peaks = self._peaks(self.inputs_parts, workspace)
         # a row of a direction's product: the forward chain has its h first, the reverse chain last
         for which, places in enumerate(((dims.H, 0), (0, self.features))):
@@ -267,10 +267,10 @@ class Layer:
         self.move_w_ih(*pointers([w_ih[d * 4 * dims.H :] for d in range(dims.D)], weights))
         w_parts = operand(self.w_ih_parts, w_ih, workspace)
         if self.move_dx is None:
-            multiply(delta, w_parts, dx.as_strided((rows.count, self.features), self.dx_of))
+            multiply_parts(delta, w_parts, dx.as_strided((rows.count, self.features), self.dx_of))
         else:
             scratch = self.dx_room.view(workspace)
-            multiply(delta, w_parts, scratch)
+            multiply_parts(delta, w_parts, scratch)
             peaks = self._peaks(self.w_ih_parts, workspace)
             self.move_dx(*pointers([dx], [scratch], sizes=sizes if dims.variable and self.first else None, peaks=peaks))
 

@@ -18,7 +18,8 @@ import triton
 import triton.language as tl
 
 from ...core.memory import Scratch
-from ...gpu.launch import INTERPRETING, Kernel, jit
+from ...gpu.launch import Kernel, jit
+from ...gpu.products import multiply
 
 Operand = Sequence[torch.Tensor]
 """A matrix as it is, or its high and its low part."""
@@ -98,36 +99,23 @@ class Parts:
 
 
 def operand(parts: Parts | None, matrix: torch.Tensor, workspace: torch.Tensor) -> Operand:
-    """The matrix as `multiply` wants it."""
+    """The matrix as `multiply_parts` wants it."""
     return (matrix,) if parts is None else parts.of(matrix, workspace)
 
 
-def multiply(a: Operand, b: Operand, out: torch.Tensor) -> None:
+def multiply_parts(a: Operand, b: Operand, out: torch.Tensor) -> None:
     """Write a @ b, in float32 or the operands' own dtype."""
     if not a[0].shape[1]:
         out.zero_()
         return
     if len(a) == 1:
-        _product(a[0], b[0], out)
+        multiply(out, a[0], b[0])
         return
     (high_a, low_a), (high_b, low_b) = a, b
-    _product(high_a, low_b, out)
-    _add_product(low_a, high_b, out)
+    multiply(out, high_a, low_b)
+    multiply(out, low_a, high_b, add=True)
     for start in range(0, high_a.shape[1], PIECE):
-        _add_product(high_a[:, start : start + PIECE], high_b[start : start + PIECE], out)
-
-
-def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    if a.dtype == out.dtype:
-        torch.mm(a, b, out=out)
-    elif INTERPRETING:
-        torch.mm(a.float(), b.float(), out=out)
-    else:
-        torch.mm(a, b, out_dtype=out.dtype, out=out)
-
-
-def _add_product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    torch.addmm(out, a, b, out_dtype=torch.float32, out=out)
+        multiply(out, high_a[:, start : start + PIECE], high_b[start : start + PIECE], add=True)
 
 
 def large(rows: int, width: int, depth: int) -> bool:

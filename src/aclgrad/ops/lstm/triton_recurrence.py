@@ -12,9 +12,9 @@ import triton
 from ...core.memory import Piece, Scratch
 from ...gpu.addresses import placed
 from ...gpu.launch import INTERPRETING, Kernel
+from ...gpu.products import multiply
 from .spec import LstmDims
 from .triton_move import Strides
-from .triton_products import multiply
 from .triton_step import advance
 from .triton_teams import Limits, Team, best_team, steps_cost
 
@@ -171,11 +171,11 @@ class Steps:
             (dims.D, dims.T, dims.N, 4 * dims.H), (4 * dims.H, self.gates_of[0], self.gates_of[1], 1)
         )
         chains = [
-            (of if d else of[::-1], (weights[d].t(),), products[d])
+            (of if d else of[::-1], weights[d].t(), products[d])
             for d, of in enumerate([chain.unbind() for chain in gates])
             if products is not None
         ]
         for step, now in enumerate(clock.unbind()):
             for steps, turned, out in chains if step else ():
-                multiply((steps[step - 1],), turned, out)
+                multiply(out, steps[step - 1], turned)
             kernel(gradients, weights, *operands, carry, products, now)

@@ -18,7 +18,8 @@ from ...core.backends import Launch
 from ...core.memory import Scratch
 from ...core.meta import Meta
 from ...core.spec import Call
-from ...gpu.launch import Kernel, Number, jit, multiprocessors, overlaps, piece_of
+from ...gpu.addresses import placed
+from ...gpu.launch import Kernel, Number, jit, multiprocessors, overlaps
 from ...gpu.maths import tanh, undefined_if_infinite
 from ...gpu.strided import INT32
 from .._shared.lstm_gates_triton import gate_gradients
@@ -207,7 +208,7 @@ class LstmCellBackward:
         if self._fold is None or workspace is None:
             self._cell(*args[:5], *outs)
         else:
-            sums = piece_of(workspace, self._sums)
+            sums = placed(self._sums, workspace)
             self._cell(*args[:5], *outs[:2], sums)
             self._fold(sums, outs[2])
 

@@ -20,7 +20,8 @@ from ...core.loops import Loops
 from ...core.memory import Scratch
 from ...core.meta import Meta
 from ...core.spec import Call
-from ...gpu.launch import Kernel, Number, jit, multiprocessors, piece_of
+from ...gpu.addresses import placed
+from ...gpu.launch import Kernel, Number, jit, multiprocessors
 from ...gpu.strided import INT32, Tiles, offsets, place
 
 VECTORS = ("mean", "invstd", "weight", "sum_dy", "sum_dy_xmu")
@@ -194,7 +195,7 @@ class BatchNormElemtBackward:
         """Compute; see `Launch`."""
         grad, x, *vectors, counter = args
         if self._sum is not None and workspace is not None:
-            total = piece_of(workspace, self._total)
+            total = placed(self._total, workspace)
             self._sum(counter, total)
             counter = total
         self._kernel(grad, x, outs[0], *vectors, counter)
