@@ -104,11 +104,13 @@ class ReferenceLaunch:
     def __init__(self, call: Call) -> None:
         self.formula = getattr(_module(call, "reference"), call.spec.name)
         self.options = call.spec.reference_options(call)
+        self.updated = call.spec.updated
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute in float64, round into the outputs."""
         results = self.formula(*[widen(value) for value in args], **self.options)
-        for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
+        written = (*outs, *(args[k] for k in self.updated))
+        for out, result in zip(written, results if isinstance(results, tuple) else (results,), strict=True):
             if isinstance(out, torch.Tensor):
                 out.copy_(result)
             elif out is not None:

@@ -61,12 +61,15 @@ class Piece:
 
 
 def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:
-    """Raise if an output shares memory with an input, with another output or with the workspace.
+    """Raise if what is written shares memory with an input, with another output or with the workspace.
 
     A pointwise operator may write an output over an input that is exactly the same view.
     """
-    inputs = list(_placed(call, call.spec.args, args))
-    outputs = list(_placed(call, call.spec.outs, outs))
+    spec = call.spec
+    read = [k for k in range(len(args)) if k not in spec.updated]
+    inputs = list(_placed(call, [spec.args[k] for k in read], [args[k] for k in read]))
+    written = (*outs, *(args[k] for k in spec.updated))
+    outputs = list(_placed(call, [spec.params[name] for name in spec.written_names], written))
     for k, (label, low, high, out) in enumerate(outputs):
         tolerated = [call.spec.pointwise] * len(inputs) + [False] * k
         others = (*inputs, *outputs[:k])

@@ -42,7 +42,7 @@ class Plan:
     def allocate(self, given: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The outputs: the caller's where given, fresh memory otherwise, None where the output is not produced."""
         if given is None:
-            return tuple([None if meta is None else _empty(meta) for meta in self.outs])
+            return allocated(self.outs)
         return tuple(
             [
                 None if meta is None else _empty(meta) if mine is None else mine
@@ -62,6 +62,11 @@ class Plan:
     def workspace(self) -> torch.Tensor | None:
         """Scratch memory for one launch."""
         return memory.workspace(self.workspace_size, self.device)
+
+
+def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
+    """Fresh memory for outputs of this metadata, None where one is not produced."""
+    return tuple([None if meta is None else _empty(meta) for meta in metas])
 
 
 def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
@@ -106,6 +111,8 @@ class Operator:
         if out is None:
             plan = self.plan(args, backend=backend)
             outs = plan.allocate()
+            if self.spec.updated:
+                plan.refuse_aliases(args, outs)
         else:
             given = (out,) if len(self.spec.outs) == 1 else self._several(out)
             plan = self.plan(args, given, backend=backend)
@@ -144,6 +151,14 @@ class Operator:
         strict: bool,
         soc: str | None,
     ) -> Plan:
+        call, produced = self.describe(args, outs, strict, soc)
+        name, launch = choose(call, backend)
+        return Plan(call, produced, name, launch)
+
+    def describe(
+        self, args: Sequence[Any], outs: Sequence[Any] | None = None, strict: bool = False, soc: str | None = None
+    ) -> tuple[Call, tuple[Value, ...]]:
+        """The call, judged by the contract, and the metadata of what it produces (None: not produced)."""
         spec = self.spec
         bound = _take(spec.args, args, strict)
         given = _take(spec.outs, (None,) * len(spec.outs) if outs is None else outs, strict)
@@ -154,9 +169,8 @@ class Operator:
             (given[out.name] if given[out.name] is not None else out.meta(call)) if out.wanted(call) else None
             for out in spec.outs
         )
-        complete = Call(spec, {**bound, **dict(zip(spec.out_names, produced, strict=True))}, strict, soc)
-        name, launch = choose(complete, backend)
-        return Plan(complete, produced, name, launch)
+        complete = {**bound, **dict(zip(spec.out_names, produced, strict=True))}
+        return Call(spec, complete, strict, soc), produced
 
     def _several(self, out: Any) -> tuple[Any, ...]:
         names = ", ".join(self.spec.out_names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -153,7 +153,7 @@ def size_of(dims: Any, symbol: str) -> int:
     """The size a symbol such as "H" or "4H" stands for."""
     digits = len(symbol) - len(symbol.lstrip("0123456789"))
     factor = int(symbol[:digits] or 1)
-    return factor * int(getattr(dims, symbol[digits:]))
+    return factor * cast(int, getattr(dims, symbol[digits:]))
 
 
 def require_shape(label: str, meta: Meta, expected: tuple[int, ...], symbols: str = "") -> None:
@@ -188,7 +188,7 @@ def one_device(call: Call) -> None:
 
 def outputs_do_not_overlap_themselves(call: Call) -> None:
     """An output whose elements share memory cannot hold a result. Runs last in every contract."""
-    for label, meta in call.metas(*call.spec.out_names):
+    for label, meta in call.metas(*call.spec.written_names):
         if meta.overlaps_itself():
             raise InvalidArgument(
                 f"{label} has shape {list(meta.shape)} with strides {list(meta.strides)}: its elements share memory, "

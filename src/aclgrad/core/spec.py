@@ -28,10 +28,19 @@ class Param:
 
 @dataclass(frozen=True)
 class Tensor(Param):
-    """An input tensor. `dtypes` are the document's; the Python door also takes those of `generous`."""
+    """An input tensor. `dtypes` are the document's; the Python door also takes those of `generous`.
+
+    `const` says whether the C prototype promises not to write to it; only an `InOut` is written to.
+    """
 
     dtypes: tuple[torch.dtype, ...]
     generous: tuple[torch.dtype, ...] = ()
+    const: bool = True
+
+
+@dataclass(frozen=True)
+class InOut(Tensor):
+    """An input tensor that is updated in place. A reference returns its new value after the outputs."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ class Out(Param):
     like: str | None = None  # keep the memory layout of this input when the output is allocated here
     wanted: Callable[[Call], bool] = lambda call: True
     generous: tuple[torch.dtype, ...] = ()
+    rounded_as: str | None = None  # the contract rounds intermediate results to the dtype of this input
 
     def meta(self, call: Call) -> Meta | tuple[Meta, ...]:
         """Metadata of a freshly allocated output."""
@@ -124,11 +134,22 @@ class OpSpec:
     reference_options: Callable[[Call], dict[str, Any]] = lambda call: {}
     package: str = ""
     summary: str = ""
+    header: str = ""  # where C programs find it, if not in a header of its own name
 
     @cached_property
     def params(self) -> dict[str, Param]:
         """Every parameter by its Python name."""
         return {param.name: param for param in (*self.args, *self.outs)}
+
+    @cached_property
+    def updated(self) -> tuple[int, ...]:
+        """Positions of the arguments that are updated in place."""
+        return tuple(k for k, arg in enumerate(self.args) if isinstance(arg, InOut))
+
+    @cached_property
+    def written_names(self) -> tuple[str, ...]:
+        """Python names of everything a call writes to: the outputs, then what is updated in place."""
+        return (*self.out_names, *(self.args[k].name for k in self.updated))
 
     @property
     def out_names(self) -> tuple[str, ...]:

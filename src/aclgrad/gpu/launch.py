@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -80,16 +80,17 @@ class Kernel:
             with np.errstate(all="ignore"):  # the interpreter's numpy would warn of a 1/0 where a GPU does not
                 self._function[self._grid](*pointers, *self._numbers, **self._constants)
             return
-        addresses = [
-            0 if pointer is None else pointer if type(pointer) is int else pointer.data_ptr()  # type: ignore[union-attr]
-            for pointer in pointers
-        ]
-        union = 0
-        for address in addresses:
-            union |= address
-        if union % ALIGNED:
+        addresses, aligned = _addresses(pointers)
+        if not aligned:
             run = self._for_addresses(addresses)
         run(*addresses)
+
+    def fixed(self, *pointers: Pointer) -> Callable[[Any], None]:
+        """The launch as a function of the last pointer alone, an aligned address or, if interpreted, a tensor."""
+        if self._run is None:
+            return partial(self, *pointers)
+        addresses, aligned = _addresses(pointers)
+        return partial(self._run if aligned else self, *addresses)
 
     def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
         """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
@@ -107,6 +108,18 @@ class Kernel:
             run = self._compiled([dtype if fits else Misaligned(dtype) for dtype, fits in pairs])
             self._misaligned[aligned] = run
         return run
+
+
+def _addresses(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:
+    """The addresses, and whether all are aligned; that of a missing one is 0."""
+    addresses = [
+        0 if pointer is None else pointer if type(pointer) is int else pointer.data_ptr()  # type: ignore[union-attr]
+        for pointer in pointers
+    ]
+    union = 0
+    for address in addresses:
+        union |= address
+    return addresses, union % ALIGNED == 0
 
 
 @dataclass(frozen=True)

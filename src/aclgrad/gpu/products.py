@@ -10,13 +10,15 @@ from .launch import INTERPRETING
 def multiply(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, add: bool = False) -> None:
     """Write a · b, or add it to what is there, accumulated in float32 and rounded once to the type of `out`.
 
-    That is the operands' type, or float32.
+    That is the operands' type, or float32. Operands of three dimensions are as many products as the first one counts.
     """
     if INTERPRETING:  # on the CPU, where the library has no products of mixed types
         product = a.float() @ b.float()
         out.copy_(out + product if add else product)
-    elif out.dtype == a.dtype:
-        torch.addmm(out, a, b, out=out) if add else torch.mm(a, b, out=out)
+        return
+    plain, adding = (torch.mm, torch.addmm) if out.dim() == 2 else (torch.bmm, torch.baddbmm)
+    if out.dtype == a.dtype:
+        adding(out, a, b, out=out) if add else plain(a, b, out=out)
     else:
         wide = torch.float32
-        torch.addmm(out, a, b, out_dtype=wide, out=out) if add else torch.mm(a, b, out_dtype=wide, out=out)
+        adding(out, a, b, out_dtype=wide, out=out) if add else plain(a, b, out_dtype=wide, out=out)

@@ -65,8 +65,8 @@ class Tiles:
     wide: bool
 
     @staticmethod
-    def of(loops: Loops) -> Tiles:
-        """Square tiles where layouts cross, long ones where all operands run the same way."""
+    def of(loops: Loops, line: int = LINE) -> Tiles:
+        """Square tiles where layouts cross, long ones of `line` elements where all operands run the same way."""
         missing = 2 - len(loops.sizes)
         sizes = (*reversed(loops.sizes), *(1,) * missing)
         strides = tuple((*reversed(steps), *(0,) * missing) for steps in loops.strides)
@@ -74,8 +74,8 @@ class Tiles:
         if loops.crossed:
             rows, columns = CROSSED
         else:
-            columns = min(LINE, triton.next_power_of_2(sizes[0]))
-            rows = min(LINE // columns, triton.next_power_of_2(down))
+            columns = min(line, triton.next_power_of_2(max(1, sizes[0])))
+            rows = min(line // columns, triton.next_power_of_2(max(1, down)))
         tiles = triton.cdiv(down, rows) * triton.cdiv(sizes[0], columns)
         return Tiles(tiles, rows, columns, down, sizes, strides, loops.reach >= INT32 or loops.count >= INT32)
 

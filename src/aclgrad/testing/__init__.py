@@ -3,7 +3,9 @@
 from .cases import Case as Case
 from .cases import Data as Data
 from .cases import Invalid as Invalid
+from .cases import Suite as Suite
 from .poison import poisoned_memory as poisoned_memory
 from .tolerance import Verdict as Verdict
 from .tolerance import assert_within_baseline as assert_within_baseline
 from .tolerance import judge as judge
+from .verdicts import verdicts as verdicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor
 
 from ..core.errors import AclgradError
+from ..core.spec import OpSpec
 from .layouts import apply
 
 SMOKE, EDGE, REAL, DOCUMENT = "smoke", "edge", "real", "document"
 BENCH, BENCH_GPU = "bench", "bench on a GPU"
+PYTHON_ONLY = "python_only"
 
 
 class Data:
@@ -98,6 +101,32 @@ class Cost:
 
     bytes: int
     flops: int
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is known about one operator's inputs.
+
+    `main` names the parameter whose dtype a case's dtype is. The first case is the legal call that the invalid ones
+    change.
+    """
+
+    cases: tuple[Case, ...]
+    invalid: tuple[Invalid, ...]
+    cost: Callable[[Sequence[Any], Sequence[Any]], Cost]
+    main: str = "input"
+
+
+def suite(spec: OpSpec) -> Suite:
+    """The suite of an operator, from `SUITES` of its family's `cases`."""
+    suites: dict[str, Suite] = importlib.import_module(f"{spec.package}.cases").SUITES
+    return suites[spec.name]
+
+
+def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:
+    """Whether the aclnn door takes the case in this dtype too."""
+    main = spec.params[suite(spec).main]
+    return dtype in getattr(main, "dtypes", ()) and PYTHON_ONLY not in case.tags
 
 
 def tensors_in(values: Sequence[Any]) -> list[Tensor]:

@@ -113,9 +113,9 @@ def program() -> Iterator[Program]:
 def run(
     operator: Operator, args: Sequence[Any], outs: Sequence[Any], repeats: int = 1
 ) -> tuple[int, list[Any], list[float]]:
-    """(status, outputs on the host, seconds of both phases and the synchronisation for each repeat).
+    """(status, what was written, on the host, seconds of both phases and the synchronisation for each repeat).
 
-    `outs` gives the outputs' metadata and their content before the call.
+    `outs` gives the outputs' metadata and their content before the call. What is updated in place follows the outputs.
     """
     spec = operator.spec
     first, second = (getattr(aclnn, name) for name in (f"{spec.aclnn}GetWorkspaceSize", spec.aclnn))
@@ -135,7 +135,9 @@ def run(
                 _ok(acl.rt.synchronize_stream(running.stream))
                 planned += time.perf_counter() - enqueued
             times.append(planned - started)
-        return status, [_fetch(running, handle, out) for handle, out in zip(handles, outs, strict=True)], times
+        handles += [inputs[k] for k in spec.updated]
+        written = [*outs, *(args[k] for k in spec.updated)]
+        return status, [_fetch(running, handle, out) for handle, out in zip(handles, written, strict=True)], times
 
 
 def _fetch(running: Program, handle: int, out: Any) -> Any:

@@ -47,8 +47,15 @@ def naive_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype == torch.float64 else dtype
 
 
-def judge(result: Tensor, truth: Tensor, naive: Tensor) -> Verdict:
-    """Compare a result with the truth (float64) in the light of a naive run (in `naive_dtype` of the result's)."""
+def judge(result: Tensor, truth: Tensor, naive: Tensor, precision: torch.dtype | None = None) -> Verdict:
+    """Compare a result with the truth (float64) in the light of a naive run (in `naive_dtype` of the result's).
+
+    Integers must be equal. `precision` is the dtype to count ulp in, where the contract rounds to a coarser one than
+    the result's on the way.
+    """
+    if not result.is_floating_point():
+        wrong = int((result != truth).sum())
+        return Verdict(float(wrong > 0), 0.0, 0.0, 0.0, 0.0, wrong)
     expected = truth.double()
     rounded = expected.to(result.dtype)
     finite = rounded.isfinite()
@@ -57,7 +64,7 @@ def judge(result: Tensor, truth: Tensor, naive: Tensor) -> Verdict:
     error, scale = _errors(result.double()[both], expected[both])
     usable = both & naive.isfinite()
     baseline, _ = _errors(naive.double()[usable], expected[usable])
-    eps = torch.finfo(result.dtype).eps
+    eps = torch.finfo(precision or result.dtype).eps
     factor = BASELINE_FACTOR * eps / torch.finfo(naive.dtype).eps
     return Verdict(
         max_error=error.max,
@@ -69,11 +76,13 @@ def judge(result: Tensor, truth: Tensor, naive: Tensor) -> Verdict:
     )
 
 
-def assert_within_baseline(result: Tensor, truth: Tensor, naive: Tensor, label: str = "result") -> Verdict:
+def assert_within_baseline(
+    result: Tensor, truth: Tensor, naive: Tensor, label: str = "result", precision: torch.dtype | None = None
+) -> Verdict:
     """Raise AssertionError unless the rule holds; the message says by how much it does not."""
     if result.shape != truth.shape:
         raise AssertionError(f"{label}: shape {tuple(result.shape)}, expected {tuple(truth.shape)}")
-    verdict = judge(result, truth, naive)
+    verdict = judge(result, truth, naive, precision)
     if not verdict.ok:
         raise AssertionError(f"{label}: {verdict}")
     return verdict

@@ -75,7 +75,7 @@ class Executor:
             task()
         else:
             if findings.strict and plan.nbytes:
-                ordering.submitted(queue, plan.call.spec.aclnn, self._touches(outs, scratch, workspace))
+                ordering.submitted(queue, plan.call.spec.aclnn, self._touches(args, outs, scratch, workspace))
             queue.submit(task, small=plan.nbytes <= SMALL_BYTES and plan.workspace_size <= SMALL_BYTES)
 
     def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
@@ -94,9 +94,12 @@ class Executor:
         start = -block.data_ptr() % memory.ALIGNMENT
         return block[start : start + self.plan.workspace_size]
 
-    def _touches(self, outs: Sequence[Any], scratch: torch.Tensor | None, workspace: Any) -> list[Touch]:
+    def _touches(
+        self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None, workspace: Any
+    ) -> list[Touch]:
         """The device memory that the work reads and writes; torch's own tensors are none of it."""
-        written = {id(view) for out in outs for view in (out if isinstance(out, list) else (out,))}
+        targets = (*outs, *(args[k] for k in self.plan.call.spec.updated))
+        written = {id(view) for target in targets for view in (target if isinstance(target, list) else (target,))}
         touches = []
         for _, meta, view in self._bound:
             start = view.data_ptr()

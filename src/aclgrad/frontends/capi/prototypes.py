@@ -143,7 +143,7 @@ def fingerprint() -> str:
 
 def pair(spec: OpSpec) -> tuple[Prototype, Prototype]:
     """The two phases of an operator."""
-    header = f"aclnnop/{_snake(spec.aclnn)}.h"
+    header = f"aclnnop/{spec.header or _snake(spec.aclnn)}.h"
     operands = [Parameter(_c_type(param), param.aclnn) for param in (*spec.args, *spec.outs)]
     size, executor = Parameter("uint64_t *", "workspaceSize"), Parameter("aclOpExecutor **", "executor")
     launch = (
@@ -161,7 +161,6 @@ def pair(spec: OpSpec) -> tuple[Prototype, Prototype]:
 
 
 _C_TYPES: dict[type[Param], str] = {
-    Tensor: "const aclTensor *",
     TensorList: "const aclTensorList *",
     BoolArray: "const aclBoolArray *",
     Flag: "bool",
@@ -172,7 +171,11 @@ _C_TYPES: dict[type[Param], str] = {
 
 
 def _c_type(param: Param) -> str:
-    return param.c_type if isinstance(param, Float) else _C_TYPES[type(param)]
+    if isinstance(param, Float):
+        return param.c_type
+    if isinstance(param, Tensor) and not isinstance(param, TensorList):
+        return "const aclTensor *" if param.const else "aclTensor *"
+    return _C_TYPES[type(param)]
 
 
 def _snake(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import lookup, operators
 from ...core.spec import Out, OutList, Tensor
+from ...testing.cases import suite
 from .native import add_commands
 from .runs import demo_runs, report, verify_runs, wide_console
 
@@ -52,12 +52,13 @@ def list_operators() -> None:
         "operator", "aclnn function", "dtypes (aclnn)", "also in Python", title="aclgrad operators", box=box.SIMPLE_HEAD
     )
     for operator in operators():
-        output = operator.spec.outs[0]
+        main = operator.spec.params[suite(operator.spec).main]
+        assert isinstance(main, Tensor)  # our own cases
         table.add_row(
             operator.spec.name,
             operator.spec.aclnn,
-            ", ".join(map(dtype_name, output.dtypes)),
-            ", ".join(map(dtype_name, output.generous)),
+            ", ".join(map(dtype_name, main.dtypes)),
+            ", ".join(map(dtype_name, main.generous)),
         )
     wide_console().print(table)
 
@@ -88,7 +89,7 @@ def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad l
     console = wide_console()
     console.print(f"[bold]{spec.name}[/]: {spec.summary}")
     console.print(table)
-    case = importlib.import_module(f"{spec.package}.cases").CASES[0]
+    case = suite(spec).cases[0]
     for backend in BACKENDS:
         try:
             plan = operator.plan(case.build(), backend=backend)
@@ -108,7 +109,7 @@ def demo(device: Device = None) -> None:
     """Run all operators through the aclnn door, on the documents' inputs and on realistic ones, against float64."""
     chosen = _device(device)
     os.environ["ACLGRAD_DEVICE"] = chosen  # where the door's device memory is
-    if not report(demo_runs(chosen), title="Five gradients through the aclnn door, checked against float64"):
+    if not report(demo_runs(chosen), title="Every operator through the aclnn door, checked against float64"):
         raise typer.Exit(1)
 
 

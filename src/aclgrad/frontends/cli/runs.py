@@ -20,13 +20,14 @@ from ...core.backends import BACKENDS, widen
 from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import operators
-from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, REAL, Case, tensors_in
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, REAL, Case, is_documented, suite, tensors_in
 from ...testing.layouts import apply
 from ...testing.program import run as run_program
-from ...testing.tolerance import judge, naive_dtype
+from ...testing.verdicts import own, verdicts
+from ...testing.verdicts import run as run_python
 
 REPEATS = 5
-TABLE_WIDTH = 124
+TABLE_WIDTH = 140
 PRINTED_DIGITS = 1e-6  # the documents' programs print with %f
 
 
@@ -51,7 +52,7 @@ class Answer:
 
     status: int
     backend: str
-    outs: list[Any]
+    written: list[Any]
     seconds: float
 
 
@@ -63,9 +64,10 @@ def demo_runs(device: str) -> list[Run]:
     return [
         (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, device, run_through_aclnn))
         for operator in operators()
-        for case in _cases(operator)
+        for case in suite(operator.spec).cases
         if case.tags & {DOCUMENT, REAL}
         for dtype in case.dtypes
+        if is_documented(operator.spec, case, dtype)
     ]
 
 
@@ -73,9 +75,10 @@ def run_through_aclnn(operator: Operator, args: Sequence[Any]) -> Answer:
     """Calls on device memory and handles; the first one compiles and warms up."""
     plan = operator.plan(args)
     host_args, host_outs = ([apply(torch.Tensor.cpu, value) for value in values] for values in (args, plan.allocate()))
-    status, outs, seconds = run_program(operator, host_args, host_outs, 1 + REPEATS)
-    outs = [apply(lambda result: result.to(plan.device), value) for value in outs]
-    return Answer(status, plan.backend, outs, statistics.median(seconds[1:]))
+    status, written, _ = run_program(operator, host_args, host_outs)  # what is updated in place is so once
+    _, _, seconds = run_program(operator, host_args, host_outs, 1 + REPEATS)
+    written = [apply(lambda result: result.to(plan.device), value) for value in written]
+    return Answer(status, plan.backend, written, statistics.median(seconds[1:]))
 
 
 def verify_runs(chosen: Sequence[Operator], backend: str | None, device: str) -> list[Run]:
@@ -83,23 +86,19 @@ def verify_runs(chosen: Sequence[Operator], backend: str | None, device: str) ->
 
     def through_python(operator: Operator, args: Sequence[Any]) -> Answer:
         plan = operator.plan(args, backend=backend)
-        outs = operator(*args, backend=backend)
-        seconds = statistics.median(_timed(lambda: operator(*args, backend=backend)) for _ in range(REPEATS))
-        return Answer(0, plan.backend, [outs] if isinstance(outs, torch.Tensor) else list(outs), seconds)
+        written = run_python(operator, args, backend)
+        mine = own(operator.spec, args)
+        seconds = statistics.median(_timed(lambda: operator(*mine, backend=backend)) for _ in range(REPEATS))
+        return Answer(0, plan.backend, written, seconds)
 
     return [
         (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, device, through_python))
         for operator in chosen
-        for case in _cases(operator)
+        for case in suite(operator.spec).cases
         if not case.tags & {BENCH, BENCH_GPU}
         for dtype in case.dtypes
         if backend != "triton" or dtype != torch.float64  # which it refuses
     ]
-
-
-def _cases(operator: Operator) -> Sequence[Case]:
-    cases: Sequence[Case] = importlib.import_module(f"{operator.spec.package}.cases").CASES
-    return cases
 
 
 def _row(
@@ -111,14 +110,11 @@ def _row(
     formula = getattr(importlib.import_module(f"{operator.spec.package}.reference"), operator.spec.name)
     plain_args = [widen(arg, dtype) for arg in args]
     plain_seconds = statistics.median(_timed(lambda: formula(*plain_args)) for _ in range(3))
-    results = tensors_in(answer.outs)
-    truth = tensors_in([formula(*[widen(arg) for arg in args])])
-    naive = tensors_in([formula(*[widen(arg, naive_dtype(dtype)) for arg in args])])
-    verdicts = [judge(r, t, n.to(naive_dtype(r.dtype))) for r, t, n in zip(results, truth, naive, strict=True)]
+    judged = [verdict for _, verdict in verdicts(operator.spec, args, answer.written, dtype)]
     printed = [] if case.expected is None else tensors_in(case.expected())
     as_printed = all(
         bool(((result.float().cpu() - want.float()).abs() <= PRINTED_DIGITS).all())
-        for result, want in zip(results, printed, strict=False)
+        for result, want in zip(tensors_in(answer.written), printed, strict=False)
     )
     return Row(
         operator=operator.spec.name,
@@ -126,8 +122,8 @@ def _row(
         dtype=dtype_name(dtype),
         backend=answer.backend,
         status=answer.status,
-        ulp=max((verdict.ulp for verdict in verdicts), default=0.0),
-        ok=answer.status == 0 and as_printed and all(verdict.ok for verdict in verdicts),
+        ulp=max((verdict.ulp for verdict in judged), default=0.0),
+        ok=answer.status == 0 and as_printed and all(verdict.ok for verdict in judged),
         seconds=answer.seconds,
         plain_seconds=plain_seconds,
     )
@@ -164,7 +160,7 @@ def report(runs: Sequence[Run], title: str) -> bool:
     table.add_column("", no_wrap=True, min_width=len("WRONG"))
     for row in rows:
         table.add_row(
-            row.operator.removesuffix("_backward"), row.input, row.dtype, row.backend, str(row.status),
+            row.operator, row.input, row.dtype, row.backend, str(row.status),
             f"{row.ulp:.2f} ulp", _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}×",
             "[green]ok[/]" if row.ok else "[red]WRONG[/]",
         )  # fmt: skip

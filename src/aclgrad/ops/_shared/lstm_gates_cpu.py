@@ -1,11 +1,39 @@
-"""Gradients of one LSTM step with respect to its gates, for the kernels of the cell and of the whole LSTM."""
+"""One LSTM step and the gradients of its gates, for the kernels of the cell and of the whole LSTM."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...cpu.compiler import jit
+import numba
+from llvmlite import ir
+from numba.extending import intrinsic
+
+from ...cpu.compiler import OPTIONS, jit
 from ...cpu.lanes import cast
+from ...cpu.vecmath import sigmoid, tanh
+
+
+@numba.njit(forceinline=True, **OPTIONS)  # type: ignore[untyped-decorator]  # a loop that calls it is no vector loop
+def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
+    """(i, f, g, o, c) of one element of one step: the gates activated, and c = f·c_prev + i·g.
+
+    All values are of one type, float32 or float64, and so are the results. Inf and NaN go where IEEE arithmetic
+    sends them.
+    """
+    i, f, g, o = sigmoid(a_i), sigmoid(a_f), tanh(a_g), sigmoid(a_o)
+    return i, f, g, o, _product_and(f, c_prev, i * g)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _product_and(typing: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ARG001  # numba prescribes the signature
+    """a·b + c, of which a·b is the product that is fused: of two, LLVM would choose by what stands around the sum."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:  # noqa: ARG001
+        number = args[0].type
+        fused = ir.FunctionType(number, (number,) * 3)
+        return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", (number,), fused), args)
+
+    return a(a, a, a), emit
 
 
 @jit

@@ -1,9 +1,21 @@
-"""Gradients of one LSTM step with respect to its gates, for the Triton kernels of the cell and of the whole LSTM."""
+"""One LSTM step and the gradients of its gates, for the Triton kernels of the cell and of the whole LSTM."""
 
 from __future__ import annotations
 
 import triton
-import triton.language as tl  # noqa: F401  Triton's interpreter wants to see it
+import triton.language as tl
+
+from ...gpu.maths import tanh
+
+
+@triton.jit
+def next_state(a_i, a_f, a_g, a_o, c_prev):  # type: ignore[no-untyped-def]
+    """(i, f, g, o, c) of elements of one step, all values float32: the gates activated, and c = f·c_prev + i·g.
+
+    Inf and NaN go where IEEE arithmetic sends them.
+    """
+    i, f, g, o = tl.sigmoid(a_i), tl.sigmoid(a_f), tanh(a_g), tl.sigmoid(a_o)
+    return i, f, g, o, f * c_prev + i * g
 
 
 @triton.jit

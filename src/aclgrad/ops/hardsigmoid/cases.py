@@ -8,10 +8,24 @@ from typing import Any
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
-from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...core.spec import BF16, F16, F32, F64, I32
+from ...testing.cases import (
+    BENCH,
+    BENCH_GPU,
+    DOCUMENT,
+    EDGE,
+    REAL,
+    SMOKE,
+    Case,
+    Cost,
+    Data,
+    Invalid,
+    Suite,
+    bytes_moved,
+)
 
 DTYPES = (F32, F16, BF16, F64)
+NUMBERS = (*DTYPES, I32)
 KINKS = (-3.0, 3.0, -2.998, 2.998, -3.002, 3.002, -0.0, 0.0, 65504.0, torch.inf, -torch.inf, torch.nan)
 
 
@@ -20,11 +34,26 @@ def _pair(*shape: int) -> Callable[[Data], Sequence[Any]]:
     return lambda data: (data.normal(*shape), data.normal(*shape, scale=3.0))
 
 
-def _kinks(data: Data) -> Sequence[Any]:
-    """Every kink meets every kind of gradient; next to ±3 also the closest numbers the dtype has."""
+def _one(*shape: int) -> Callable[[Data], Sequence[Any]]:
+    """Inputs on both sides of the kinks."""
+    return lambda data: (data.normal(*shape, scale=3.0),)
+
+
+def _near_kinks(data: Data) -> torch.Tensor:
+    """Every kink; next to ±3 also the closest numbers the dtype has."""
     x = torch.tensor(KINKS, dtype=data.dtype)
     ends = torch.tensor([3.0, -3.0], dtype=data.dtype)
-    x = torch.cat([x, torch.nextafter(ends, torch.zeros_like(ends)), torch.nextafter(ends, 2 * ends)])
+    return torch.cat([x, torch.nextafter(ends, torch.zeros_like(ends)), torch.nextafter(ends, 2 * ends)])
+
+
+def _integers(data: Data) -> Sequence[Any]:
+    ends = torch.iinfo(data.dtype)
+    return (torch.tensor([*range(-9, 10), ends.min, ends.min + 1, ends.max - 1, ends.max], dtype=data.dtype),)
+
+
+def _kinks(data: Data) -> Sequence[Any]:
+    """Every kink meets every kind of gradient."""
+    x = _near_kinks(data)
     grads = torch.tensor([1.0, -2.5, 0.0, torch.inf, -torch.inf, torch.nan], dtype=data.dtype)
     return grads.repeat_interleave(len(x)), x.repeat(len(grads))
 
@@ -34,7 +63,23 @@ def _document(data: Data) -> Sequence[Any]:
     return x, x.clone()
 
 
-CASES = (
+FORWARD = (
+    Case("matrix", _one(7, 9), NUMBERS, frozenset({SMOKE})),
+    Case("scalar", _one(), NUMBERS, frozenset({SMOKE})),
+    Case("ragged_tail", _one(1025), NUMBERS, frozenset({EDGE})),
+    Case("several_threads", _one(3, 70_001), (F32, F16, I32), frozenset({EDGE})),
+    Case("rank8", _one(1, 2, 1, 3, 1, 2, 2, 3), NUMBERS, frozenset({EDGE})),
+    Case("empty", _one(0, 5), NUMBERS, frozenset({EDGE})),
+    Case("kinks", lambda data: (_near_kinks(data),), DTYPES, frozenset({EDGE})),
+    Case("integers", _integers, (I32,), frozenset({EDGE})),
+    Case("activations", _one(32, 256, 14, 14), (F32, F16, BF16), frozenset({REAL})),
+    Case("1Ki", _one(1 << 10), (F32, F16, BF16), frozenset({BENCH})),
+    Case("1Mi", _one(1 << 20), (F32, F16, BF16), frozenset({BENCH, BENCH_GPU})),
+    Case("16Mi", _one(1 << 24), (F32, F16, BF16), frozenset({BENCH, BENCH_GPU})),
+    Case("256Mi", _one(1 << 28), (F32, F16, BF16), frozenset({BENCH_GPU})),
+)
+
+BACKWARD = (
     Case("matrix", _pair(7, 9), DTYPES, frozenset({SMOKE})),
     Case("scalar", _pair(), DTYPES, frozenset({SMOKE})),
     Case("ragged_tail", _pair(1025), DTYPES, frozenset({EDGE})),
@@ -53,7 +98,39 @@ CASES = (
     Case("256Mi", _pair(1 << 28), (F32, F16, BF16), frozenset({BENCH_GPU})),
 )  # fmt: skip
 
-INVALID = (
+REFUSED_X = (
+    Invalid("x_null", {"x": None}, NullArgument, "x"),
+    Invalid("x_of_another_integer", {"x": lambda t: t.long()}, InvalidArgument, "x"),
+    Invalid("x_bool", {"x": lambda t: t.bool()}, InvalidArgument, "x"),
+)
+
+INVALID_IN_PLACE = (
+    *REFUSED_X,
+    Invalid("x_double", {"x": lambda t: t.double()}, InvalidArgument, "x", ("aclnn",)),
+    Invalid("rank9", {"x": lambda t: t.view(*[1] * 7, *t.shape)}, InvalidArgument, "x"),
+    Invalid(
+        "bf16_on_an_old_chip", {"x": lambda t: t.bfloat16()}, InvalidArgument, "x", ("aclnn",),
+        environment={"ACLGRAD_SOC": "Ascend310P"},
+    ),
+    Invalid("x_expanded", {"x": lambda t: t[:1].expand(t.shape)}, InvalidArgument, "x"),
+)  # fmt: skip
+
+INVALID_FORWARD = (
+    *REFUSED_X,
+    Invalid("out_null", {"out": None}, NullArgument, "out", doors=("aclnn",)),
+    Invalid("all_double", dict.fromkeys(("x", "out"), torch.Tensor.double), InvalidArgument, "x", ("aclnn",)),
+    Invalid("rank9", {name: lambda t: t.view(*[1] * 7, *t.shape) for name in ("x", "out")}, InvalidArgument, "x"),
+    Invalid(
+        "bf16_on_an_old_chip", dict.fromkeys(("x", "out"), torch.Tensor.bfloat16), InvalidArgument, "x", ("aclnn",),
+        environment={"ACLGRAD_SOC": "Ascend310P"},
+    ),
+    Invalid("out_of_another_dtype", {"out": lambda t: t.half()}, InvalidArgument, "out"),
+    Invalid("out_integer", {"out": lambda t: t.int()}, InvalidArgument, "out"),
+    Invalid("out_shape", {"out": lambda t: t[:-1]}, InvalidArgument, "out"),
+    Invalid("out_expanded", {"out": lambda t: t[:1].expand(t.shape)}, InvalidArgument, "out"),
+)  # fmt: skip
+
+INVALID_BACKWARD = (
     Invalid("grad_output_null", {"grad_output": None}, NullArgument, "grad_output"),
     Invalid("x_null", {"x": None}, NullArgument, "x"),
     Invalid("out_null", {"out": None}, NullArgument, "out", doors=("aclnn",)),
@@ -79,5 +156,12 @@ INVALID = (
 
 
 def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """Two tensors read, one written."""
-    return Cost(bytes=bytes_moved(args, outs), flops=0)
+    """The inputs read, the output written; in place that is the input again."""
+    return Cost(bytes=bytes_moved(args, outs or args), flops=0)
+
+
+SUITES = {
+    "hardsigmoid": Suite(FORWARD, INVALID_FORWARD, cost, main="x"),
+    "hardsigmoid_": Suite(FORWARD, INVALID_IN_PLACE, cost, main="x"),
+    "hardsigmoid_backward": Suite(BACKWARD, INVALID_BACKWARD, cost, main="x"),
+}

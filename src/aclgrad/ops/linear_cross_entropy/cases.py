@@ -1,4 +1,4 @@
-"""Named inputs of the family: borders first, then what people run."""
+"""Named inputs of the gradient: borders first, then what people run. The forward pass's are in `cases_forward`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ...core.errors import InvalidArgument, NullArgument, Unsupported
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import (
+    BENCH,
+    BENCH_GPU,
+    DOCUMENT,
+    EDGE,
+    PYTHON_ONLY,
+    REAL,
+    SMOKE,
+    Case,
+    Cost,
+    Data,
+    Invalid,
+    Suite,
+    bytes_moved,
+)
+from . import cases_forward
+from .reference import pack_bits as pack_bits
 
 DTYPES = (BF16, F16, F32, F64)
 DOCUMENTED = (BF16, F16)
@@ -42,13 +57,6 @@ def _head(
     return make
 
 
-def pack_bits(flags: Tensor) -> Tensor:
-    """Eight flags a byte, least significant bit first; spare bits are 1."""
-    padded = torch.ones(-(-len(flags) // 8) * 8, dtype=torch.int64)
-    padded[: len(flags)] = flags
-    return (padded.view(-1, 8) << torch.arange(8)).sum(1).to(torch.uint8)
-
-
 def _document(data: Data) -> Sequence[Any]:
     size = 1024
     matrix = torch.zeros(size, size, dtype=data.dtype)
@@ -70,8 +78,8 @@ CASES = (
     Case("peaked", _head(24, 32, 200, scale=6.0), DTYPES, frozenset({EDGE})),
     Case("no_tokens", _head(0, 8, 128), DTYPES, frozenset({EDGE})),
     Case("no_features", _head(9, 0, 128), DTYPES, frozenset({EDGE})),
-    Case("tiny_vocabulary", _head(9, 5, 3), DTYPES, frozenset({EDGE, "python_only"})),
-    Case("no_vocabulary", _head(9, 5, 0), DTYPES, frozenset({EDGE, "python_only"})),
+    Case("tiny_vocabulary", _head(9, 5, 3), DTYPES, frozenset({EDGE, PYTHON_ONLY})),
+    Case("no_vocabulary", _head(9, 5, 0), DTYPES, frozenset({EDGE, PYTHON_ONLY})),
     Case(
         "document", _document, (BF16,), frozenset({DOCUMENT}),
         expected=lambda: [torch.zeros(1024, 1024), torch.zeros(1024, 1024)],
@@ -136,3 +144,6 @@ def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
     x, w, softmax = args[1], args[2], args[8]
     products = 3 if softmax is None else 2
     return Cost(bytes=bytes_moved(args, outs), flops=products * 2 * x.shape[0] * x.shape[1] * w.shape[0])
+
+
+SUITES = {"linear_cross_entropy_backward": Suite(CASES, INVALID, cost), **cases_forward.SUITES}

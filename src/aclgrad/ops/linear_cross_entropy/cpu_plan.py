@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import torch
 
-from ...core.spec import Call
+from ...core.meta import contiguous_strides
+from ...core.spec import F32, Call
 from ...cpu.gemm import ALIGNMENT, Gemm
 
 BLOCK_TOKENS = 1024
@@ -29,7 +30,7 @@ class Plan(NamedTuple):
     block_columns: int
 
     # Places.
-    input_sums: int  # all of input_grad
+    input_sums: int  # all of input_grad, unless it is direct
     weight_sums: int  # a block of weight_grad
     x_a: int  # packed input, for the logits
     x_b: int  # packed input, for weight_grad, by blocks of tokens
@@ -41,6 +42,9 @@ class Plan(NamedTuple):
     end: int
 
     mask_bits: int  # tokens in a byte of the mask, as a power of two
+    kept: int  # tokens whose logits are known: whole strips, or all
+    rounds: int  # whether logits are rounded before they become p
+    direct: int  # whether input_grad is its own sums
 
     # Strides.
     grad: int
@@ -70,14 +74,13 @@ VECTORS = {
 MATRICES = {"x": "input", "w": "weight", "softmax": "softmax", "dx": "input_grad", "dw": "weight_grad"}
 
 
-def make_plan(call: Call, gemm: Gemm, threads: int) -> Plan:
-    """Blocks of p within the limits above, of tokens as equal as strips allow."""
+def make_plan(call: Call, gemm: Gemm, threads: int, parts: int = BLOCK_PARTS) -> Plan:
+    """Blocks of p within the limits above, of `parts` of the columns, and of tokens as equal as strips allow."""
     tokens, features, vocabulary = call.dims
     strip = 2 * gemm.panel_height(tokens)
-    whole_panels = math.lcm(gemm.rows, gemm.width)
-    part = whole_panels * max(1, PART_COLUMNS // whole_panels)
+    part = part_columns(gemm)
     block_tokens = -(-tokens // (strip * -(-tokens // BLOCK_TOKENS))) * strip
-    block_columns = part * min(BLOCK_PARTS, -(-min(tokens, vocabulary) // part))
+    block_columns = part * min(parts, -(-min(tokens, vocabulary) // part))
     return Plan(
         tokens=tokens,
         features=features,
@@ -87,9 +90,24 @@ def make_plan(call: Call, gemm: Gemm, threads: int) -> Plan:
         part=part,
         block_columns=block_columns,
         mask_bits=0 if call["target_mask"].dtype == torch.bool else 3,
+        kept=0,
+        rounds=0,
+        direct=int(is_direct(call)),
         **_places(call, gemm, threads, strip, block_tokens, part, block_columns),
         **_strides(call),
     )
+
+
+def is_direct(call: Call) -> bool:
+    """Whether input_grad has the type and the layout of its sums."""
+    meta = call["input_grad"]
+    return meta is not None and meta.itemsize >= F32.itemsize and meta.strides == contiguous_strides(meta.shape)
+
+
+def part_columns(gemm: Gemm) -> int:
+    """Columns of a strip of logits."""
+    whole_panels = math.lcm(gemm.rows, gemm.width)
+    return whole_panels * max(1, PART_COLUMNS // whole_panels)
 
 
 def _places(
@@ -100,7 +118,7 @@ def _places(
     unit, blocks = gemm.operand.unit, -(-tokens // block_tokens)
     recomputed, dx, dw = call["softmax"] is None, call["input_grad"] is not None, call["weight_grad"] is not None
     sizes = {
-        "input_sums": dx * tokens * features * unit,
+        "input_sums": (dx and not is_direct(call)) * tokens * features * unit,
         "weight_sums": dw * block_columns * features * unit,
         "x_a": recomputed * blocks * block_tokens * gemm.units(features) * unit,
         "x_b": dw * blocks * gemm.packed_b_bytes(features, block_tokens),

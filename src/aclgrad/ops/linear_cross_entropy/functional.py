@@ -2,14 +2,87 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TypeAlias, cast
 
 import torch
 from torch import Tensor
 
+from ...core import memory
 from ...core.errors import InvalidArgument
-from . import spec
+from ...core.meta import Meta, contiguous_strides
+from . import spec, spec_forward
 from .reference import unpack_bits
+
+Statistics: TypeAlias = "tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]"
+
+
+def linear_online_max_sum(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    vocab_start_index: int,
+    vocab_end_index: int,
+    *,
+    return_logits: bool = False,
+    out: tuple[Tensor | None, ...] | None = None,
+    backend: str | None = None,
+) -> Statistics:
+    """What one shard of the vocabulary, rows [start, end) of it, contributes to the softmax of a linear layer.
+
+    Returns (logits_max, sum_exp_logits, predicted_logits, target_mask, masked_target, vocab_parallel_logits): with
+    logits = input · weightᵀ, each token's largest logit, Σ exp(logit − largest), its target's logit − largest (0 if
+    the target lies elsewhere); `target_mask`, which is 1 where the target lies elsewhere, eight tokens a byte, least
+    significant bit first; the target's row in `weight` (0 if elsewhere); the logits, or None unless `return_logits` is
+    set or `out` has a place for them.
+
+    Shapes: `input` [BT, H] and `weight` [V, H] of one dtype: float16, bfloat16, float32 or float64; `target` [BT] int32
+    or int64. Logits are rounded to the dtype of `input`; statistics are float32 [BT] (float64 for float64).
+
+    >>> import torch, aclgrad
+    >>> x, w = torch.eye(2, 4), torch.eye(3, 4)
+    >>> top, total, predicted, mask, row, _ = aclgrad.linear_online_max_sum(x, w, torch.tensor([101, 7]), 100, 103)
+    >>> top, total, predicted
+    (tensor([1., 1.]), tensor([1.7358, 1.7358]), tensor([-1.,  0.]))
+    >>> mask, row
+    (tensor([254], dtype=torch.uint8), tensor([1, 0]))
+    """
+    arguments = (input, weight, target, vocab_start_index, vocab_end_index)
+    if return_logits and (out is None or out[5] is None):
+        spec_forward.linear_online_max_sum.plan(arguments, out, backend=backend)  # shapes first
+        shape = (input.shape[0], weight.shape[0])
+        logits = memory.empty(Meta(shape, contiguous_strides(shape), input.dtype, input.device))
+        out = (*(out or (None,) * 5)[:5], logits)
+    return cast(Statistics, spec_forward.linear_online_max_sum(*arguments, out=out, backend=backend))
+
+
+def cross_entropy_with_max_sum(
+    logits_max: Tensor,
+    sum_exp_logits: Tensor,
+    predicted_logits: Tensor,
+    label_smoothing: float = 0.0,
+    input: Tensor | None = None,
+    weight: Tensor | None = None,
+    vocab_parallel_logits: Tensor | None = None,
+    *,
+    out: tuple[Tensor | None, Tensor | None] | None = None,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Loss [BT] = log(sum_exp_logits) − predicted_logits, and the softmax [BT, V] if the logits are given.
+
+    The three vectors [BT] are of the whole vocabulary: maxima of the shards' `logits_max`, sums of what
+    `linear_online_max_sum` returns after a shift by the change of the maximum. The softmax is that of this shard's
+    columns, exp(logits − logits_max) / sum_exp_logits, in the dtype of the vectors: float32 or float64. `input` and
+    `weight` are not looked at.
+
+    >>> import torch, aclgrad
+    >>> aclgrad.cross_entropy_with_max_sum(torch.zeros(2), torch.tensor([1.0, 4.0]), torch.tensor([-1.0, 0.0]))
+    (tensor([1.0000, 1.3863]), None)
+    """
+    arguments = (
+        logits_max, sum_exp_logits, predicted_logits, label_smoothing, input, weight, vocab_parallel_logits
+    )  # fmt: skip
+    results = spec_forward.cross_entropy_with_max_sum(*arguments, out=out, backend=backend)
+    return cast("tuple[Tensor, Tensor | None]", results)
 
 
 def linear_cross_entropy_backward(

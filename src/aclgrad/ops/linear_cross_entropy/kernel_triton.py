@@ -18,9 +18,10 @@ from ...core.backends import Launch
 from ...core.errors import Unsupported
 from ...core.memory import Scratch
 from ...core.spec import F32, Call
-from ...gpu.launch import ALIGNED
-from .kernel_cpu import Zeros
+from .cpu_gradient import Zeros
 from .triton_elements import Probabilities, Tokens
+from .triton_loss import cross_entropy_with_max_sum as cross_entropy_with_max_sum
+from .triton_max_sum import linear_online_max_sum as linear_online_max_sum
 from .triton_plan import (
     LEADING,
     OVERLAP_FEATURES,
@@ -29,31 +30,26 @@ from .triton_plan import (
     P_OF_TWO,
     STRIP,
     STRIP_AS_RESERVE,
+    aligned,
     cut,
+    on_hopper,
     round_up,
     row_major,
     strip_rows,
 )
 from .triton_products import Gradient, Operand
+from .triton_scale import scale_ as scale_
+from .triton_training import loss_and_gradients as loss_and_gradients
 
 if TYPE_CHECKING:
     from .triton_fused import FusedProbabilities
     from .triton_overlap import WeightGradBesideP
 
 
-def _on_hopper(call: Call) -> bool:
-    """Whether half-precision products of our own can be had, beside the library's."""
-    try:
-        from ...gpu import hopper
-    except ImportError:  # a Triton without Gluon
-        return False
-    return call["input"].dtype != F32 and hopper.available(call.device)
-
-
 def _overlaps(call: Call) -> bool:
     """Whether p of a given softmax is made beside the products, which wants aligned rows everywhere."""
     softmax, weight_grad = call["softmax"], call["weight_grad"]
-    if softmax is None or weight_grad is None or not _on_hopper(call):
+    if softmax is None or weight_grad is None or not on_hopper(call["input"].dtype, call.device):
         return False
     aligned = row_major(softmax) and softmax.strides[0] % 16 == 0 and row_major(weight_grad)
     return aligned and call.dims.H <= OVERLAP_FEATURES and call.dims.BT <= call.dims.V
@@ -65,7 +61,7 @@ class LinearCrossEntropyBackward:
     def __init__(self, call: Call) -> None:
         scratch = Scratch()
         dtype, half, recomputes = call["input"].dtype, call["input"].dtype != F32, call["softmax"] is None
-        fuses, overlaps = recomputes and _on_hopper(call), _overlaps(call)
+        fuses, overlaps = recomputes and on_hopper(dtype, call.device), _overlaps(call)
         budget = P_OF_TWO if overlaps else P_BESIDE_LOGITS if recomputes and half and not fuses else P_ALONE
         self._cut = cut(call, budget)
         rows, columns = self._cut.rows, self._cut.columns
@@ -124,8 +120,8 @@ class LinearCrossEntropyBackward:
         _, x, weight, *_, softmax = args
         tokens = self._tokens(args, workspace)
         x, buffers = self._x(x, workspace), [piece.view(workspace) for piece in self._p]
-        fuses = self._fuse and _aligned(x, weight)
-        overlaps = self._beside and _aligned(x, softmax, outs[1])
+        fuses = self._fuse and aligned(x, weight)
+        overlaps = self._beside and aligned(x, softmax, outs[1])
         chunks, along = self._cut.chunks, self._cut.along_vocabulary
         input_gradient, weight_gradient = self._gradients
         for index, (t0, t1, v0, v1) in enumerate(chunks):
@@ -147,11 +143,6 @@ class LinearCrossEntropyBackward:
             if input_gradient is not None:
                 out = outs[0][t0:t1]
                 input_gradient(out, p, w_part, workspace, first=not along or first, last=not along or final)
-
-
-def _aligned(*tensors: torch.Tensor) -> bool:
-    """Whether the bulk copy engine takes these addresses."""
-    return all(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors)
 
 
 def linear_cross_entropy_backward(call: Call) -> Launch:

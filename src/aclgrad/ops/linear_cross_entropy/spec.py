@@ -108,7 +108,8 @@ def on_its_platform_unless_empty(call: Call) -> None:
         available_on(ATLAS_A2, ATLAS_A3)(call)
 
 
-def _reference_options(call: Call) -> dict[str, Any]:
+def reference_options(call: Call) -> dict[str, Any]:
+    """The half type that the formula rounds to on its way."""
     dtype = call["input"].dtype
     return {"rounding": dtype if dtype in HALVES else None}
 
@@ -156,6 +157,6 @@ linear_cross_entropy_backward = register(
             shape("weight_grad", "V", "H"),
             on_its_platform_unless_empty,
         ),
-        reference_options=_reference_options,
+        reference_options=reference_options,
     )
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
+
 from ...core.meta import Meta
-from ...core.spec import Call
+from ...core.spec import F32, Call
 from ...gpu.launch import ALIGNED, multiprocessors
 from .spec import LinearDims
 
@@ -59,13 +61,13 @@ def cut(call: Call, budget: int) -> Cut:
         largest = min(budget // (TILE[1] * row), ceil_div(ceil_div(side, 2), TILE[1]) + 1)
         sizes = [TILE[1] * count for count in range(max(1, largest), max(0, largest // 3), -1)]
     workers = multiprocessors(call.device)
-    size = min(sizes, key=lambda size: _steps(call.dims, along_vocabulary, size, workers))
+    size = min(sizes, key=lambda size: steps(call.dims, along_vocabulary, size, workers))
     spans = [(start, min(start + size, side)) for start in range(0, side, size)]
     chunks = [Chunk(0, tokens, *span) if along_vocabulary else Chunk(*span, 0, vocabulary) for span in spans]
     return Cut(tuple(chunks), along_vocabulary)
 
 
-def _steps(dims: LinearDims, along_vocabulary: bool, size: int, workers: int) -> int:
+def steps(dims: LinearDims, along_vocabulary: bool, size: int, workers: int) -> int:
     """How long the three products take with chunks of this size, in steps of the main loop of a tile.
 
     The device takes as many tiles at a time as it has multiprocessors, so a few tiles too many cost a whole round.
@@ -97,6 +99,20 @@ def row_major(meta: Meta) -> bool:
     """Whether rows are gapless and lie one after the other, all at addresses as aligned as the first."""
     (_, columns), (row, column) = meta.shape, meta.strides
     return column == 1 and row >= columns and row * meta.itemsize % ALIGNED == 0
+
+
+def aligned(*tensors: torch.Tensor) -> bool:
+    """Whether the bulk copy engine takes these addresses."""
+    return all(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors)
+
+
+def on_hopper(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether half-precision products of our own can be had, beside the library's."""
+    try:
+        from ...gpu import hopper
+    except ImportError:  # a Triton without Gluon
+        return False
+    return dtype != F32 and hopper.available(device)
 
 
 def ceil_div(a: int, b: int) -> int:

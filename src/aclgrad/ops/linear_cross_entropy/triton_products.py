@@ -13,18 +13,26 @@ from ...gpu.launch import multiprocessors
 from ...gpu.products import multiply
 from .triton_plan import LEADING, TILE, ceil_div, round_up, row_major
 
+LARGE = 0.9  # share of the multiprocessors that have a tile of a product to work on, if it is not cut
+
 
 class Operand:
     """A matrix that products read: as it lies in memory if its rows are, else packed into the workspace when needed."""
 
-    __slots__ = ("_piece", "stride")
+    __slots__ = ("_piece", "rows", "stride")
 
     def __init__(self, meta: Meta, rows: int, scratch: Scratch) -> None:
+        """`rows` is how many of them are asked for at a time, at most."""
         self._piece: Piece | None = None
-        self.stride = meta.strides[0]
+        self.rows, self.stride = rows, meta.strides[0]
         if not row_major(meta):
             self.stride = round_up(meta.shape[1], LEADING)
             self._piece = scratch.tensor((rows, self.stride), meta.dtype)
+
+    @property
+    def packs(self) -> bool:
+        """Whether rows are packed before they are read."""
+        return self._piece is not None
 
     def __call__(self, rows: torch.Tensor, workspace: torch.Tensor) -> torch.Tensor:
         """These rows of the matrix, for a product to read."""
@@ -37,17 +45,25 @@ class Gradient:
     """One of the two gradients: where its sums are kept, and how they reach the output.
 
     The library writes the output itself if that takes one addition only, or nothing is lost by more because the output
-    is float32. Small products are excepted: the library may cut their sums and round the parts.
+    is float32, or there is no room for sums. Small products are excepted: the library may cut their sums and round the
+    parts.
     """
 
     __slots__ = ("_kept", "_sums")
 
-    def __init__(self, meta: Meta, heights: Sequence[int], additions: int, scratch: Scratch) -> None:
-        """`heights` are the rows that are summed at a time, `additions` how many terms each of them has."""
+    def __init__(
+        self, meta: Meta, heights: Sequence[int], additions: int, scratch: Scratch, *, room: int | None = None
+    ) -> None:
+        """`heights` are the rows that are summed at a time, `additions` how many terms each of them has.
+
+        `room` is how many bytes the sums may take, if that is limited.
+        """
 
         def is_direct(rows: int) -> bool:
-            large = ceil_div(rows, TILE[0]) * ceil_div(meta.shape[1], TILE[1]) >= multiprocessors(meta.device)
-            return row_major(meta) and (meta.dtype == F32 or (additions == 1 and large))
+            tiles = ceil_div(rows, TILE[0]) * ceil_div(meta.shape[1], TILE[1])
+            large = tiles >= LARGE * multiprocessors(meta.device)
+            crowded = room is not None and rows * meta.shape[1] * F32.itemsize > room
+            return row_major(meta) and (meta.dtype == F32 or (large and (additions == 1 or crowded)))
 
         self._kept = max((rows for rows in heights if not is_direct(rows)), default=0)
         self._sums = scratch.tensor((self._kept, meta.shape[1]), F32) if self._kept else None

@@ -1,3 +1,4 @@
-"""The whole LSTM: aclnnLstmBackward."""
+"""The whole LSTM: aclnnLSTM and aclnnLstmBackward."""
 
+from .functional import lstm as lstm
 from .functional import lstm_backward as lstm_backward

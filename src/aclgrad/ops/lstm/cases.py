@@ -1,4 +1,4 @@
-"""Named inputs of the family: borders first, then what people run."""
+"""Named inputs of the family: borders first, then what people run. Those of the forward pass are in `cases_lstm`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
-from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
-
-DTYPES = (F32, F16, BF16, F64)
+from ...core.spec import F16, F32
+from ...testing.cases import DOCUMENT, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Cost, Data, Invalid, Suite, bytes_moved
+from . import cases_lstm
+from .cases_lstm import DTYPES, bench_cases, counts, first, ints, weights
+from .dims import SAVED
 
 
 def _lstm(
@@ -19,17 +20,12 @@ def _lstm(
     layers: int = 1, directions: int = 1, bias: bool = True, batch_first: bool = False,
     lengths: Sequence[int] | None = None, upstream: Sequence[bool] = (True, True, True),
 ) -> Callable[[Data], Sequence[Any]]:  # fmt: skip
-    """Saved activations in their ranges; weights small enough that a long recurrence neither dies nor explodes."""
+    """Saved activations in their ranges."""
 
     def make(data: Data) -> Sequence[Any]:
         chains = layers * directions
         rows = (T * N,) if lengths is not None else (N, T) if batch_first else (T, N)
-        params = []
-        for layer in range(layers):
-            for _ in range(directions):
-                params.append(data.normal(4 * H, I if layer == 0 else directions * H, scale=(H or 1) ** -0.5))
-                params.append(data.normal(4 * H, H, scale=(H or 1) ** -0.5))
-                params += [data.normal(4 * H) for _ in range(2 if bias else 0)]
+        params = weights(data, I, H, layers, directions, bias)
         sigmoids = {name: [data.uniform(0, 1, T, N, H) for _ in range(chains)] for name in "ifo"}
         candidate = [data.uniform(-1, 1, T, N, H) for _ in range(chains)]
         c = [data.normal(T, N, H) for _ in range(chains)]
@@ -37,9 +33,7 @@ def _lstm(
         tanhc = [state.double().tanh().to(data.dtype) for state in c]
         gradients = [data.normal(*rows, directions * H), data.normal(chains, N, H), data.normal(chains, N, H)]
         dy, dh, dc = (g if given else None for g, given in zip(gradients, upstream, strict=True))
-        batch_sizes = None
-        if lengths is not None:
-            batch_sizes = (torch.tensor(lengths)[None] > torch.arange(T)[:, None]).sum(1)
+        batch_sizes = None if lengths is None else counts(lengths, T)
         hx = [data.normal(chains, N, H), data.normal(chains, N, H)]
         return (
             data.normal(*rows, I), hx, params, dy, dh, dc,
@@ -77,39 +71,19 @@ CASES = (
     Case("one_of_everything", _lstm(1, 1, 1, 1), DTYPES, frozenset({EDGE})),
     Case("past_every_block", _lstm(9, 17, 33, 65, directions=2), DTYPES, frozenset({EDGE})),
     Case("three_layers", _lstm(7, 5, 9, 20, layers=3), DTYPES, frozenset({EDGE})),
-    Case("no_upstream_y", _lstm(4, 3, 5, 6, upstream=(False, True, True)), DTYPES, frozenset({EDGE, "python_only"})),
-    Case("only_upstream_y", _lstm(4, 3, 5, 6, upstream=(True, False, False)), DTYPES, frozenset({EDGE, "python_only"})),
+    Case("no_upstream_y", _lstm(4, 3, 5, 6, upstream=(False, True, True)), DTYPES, frozenset({EDGE, PYTHON_ONLY})),
+    Case("only_upstream_y", _lstm(4, 3, 5, 6, upstream=(True, False, False)), DTYPES, frozenset({EDGE, PYTHON_ONLY})),
     Case("no_batch", _lstm(4, 0, 5, 6, layers=2), DTYPES, frozenset({EDGE})),
     Case("no_steps", _lstm(0, 3, 5, 6, directions=2), DTYPES, frozenset({EDGE})),
     Case("no_features", _lstm(4, 3, 0, 6), DTYPES, frozenset({EDGE})),
     Case("no_hidden", _lstm(4, 3, 5, 0), DTYPES, frozenset({EDGE})),
     Case("document", _document, (F32,), frozenset({DOCUMENT}), expected=_document_prints),
     Case("T32_B16_H128_2x2", _lstm(32, 16, 64, 128, layers=2, directions=2), (F32, F16), frozenset({REAL})),
-    Case("T64_B16_128", _lstm(64, 16, 128, 128), (F32,), frozenset({BENCH})),
-    Case("T128_B32_256", _lstm(128, 32, 256, 256), (F32,), frozenset({BENCH})),
-    Case("T64_B64_512", _lstm(64, 64, 512, 512), (F32,), frozenset({BENCH})),
-    Case("T64_B16_128_2x2", _lstm(64, 16, 128, 128, layers=2, directions=2), (F32,), frozenset({BENCH})),
-    Case("T64_B32_256_2x2", _lstm(64, 32, 256, 256, layers=2, directions=2), (F32,), frozenset({BENCH})),
-    Case("T128_B64_512", _lstm(128, 64, 512, 512), (F32, F16), frozenset({BENCH_GPU})),
-    Case("T256_B64_1024", _lstm(256, 64, 1024, 1024), (F32, F16), frozenset({BENCH_GPU})),
-    Case("T512_B16_256_2x2", _lstm(512, 16, 256, 256, layers=2, directions=2), (F32, F16), frozenset({BENCH_GPU})),
-    Case("T128_B256_1024_2", _lstm(128, 256, 1024, 1024, layers=2), (F32, F16), frozenset({BENCH_GPU})),
-    Case("T1024_B8_128", _lstm(1024, 8, 128, 128), (F32, F16), frozenset({BENCH_GPU})),
-    Case("T1024_B16_768", _lstm(1024, 16, 768, 768), (F32, F16), frozenset({BENCH_GPU})),
+    *bench_cases(_lstm),
 )
 
-SAVED = ("i", "j", "f", "o", "h", "c", "tanhc")
 SINGLES = ("dx", "dh_prev", "dc_prev", "dy", "dh", "dc")
 LISTS = ("hx", "params", *SAVED, "dparams")
-
-
-def _first(change: Callable[[torch.Tensor], Any]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Change the first member of a list."""
-    return lambda members: [change(members[0]), *members[1:]]
-
-
-def _ints(sizes: Sequence[Any]) -> Callable[[Any], torch.Tensor]:
-    return lambda _: torch.tensor(sizes)
 
 
 INVALID = (
@@ -120,15 +94,15 @@ INVALID = (
     ),
     *(Invalid(f"{name}_too_short", {name: lambda m: m[:-1]}, InvalidArgument, name) for name in LISTS),
     *(Invalid(f"{name}_too_long", {name: lambda m: [*m, m[0]]}, InvalidArgument, name) for name in LISTS),
-    *(Invalid(f"{name}_with_a_null_member", {name: _first(lambda _: None)}, NullArgument, name) for name in LISTS),
+    *(Invalid(f"{name}_with_a_null_member", {name: first(lambda _: None)}, NullArgument, name) for name in LISTS),
     Invalid("num_layers_zero", {"num_layers": 0}, InvalidArgument, "num_layers"),
     Invalid("num_layers_negative", {"num_layers": -1}, InvalidArgument, "num_layers"),
     Invalid("num_layers_huge", {"num_layers": 2**62}, InvalidArgument, "i"),
     Invalid("input_integer", {"input": lambda t: t.int()}, InvalidArgument, "input"),
     *(Invalid(f"{name}_half", {name: lambda t: t.half()}, InvalidArgument, name) for name in SINGLES),
-    *(Invalid(f"{name}_half", {name: _first(torch.Tensor.half)}, InvalidArgument, name) for name in LISTS),
+    *(Invalid(f"{name}_half", {name: first(torch.Tensor.half)}, InvalidArgument, name) for name in LISTS),
     *(Invalid(f"{name}_integer", {name: lambda t: t.int()}, InvalidArgument, name) for name in SINGLES),
-    *(Invalid(f"{name}_integer", {name: _first(torch.Tensor.int)}, InvalidArgument, name) for name in LISTS),
+    *(Invalid(f"{name}_integer", {name: first(torch.Tensor.int)}, InvalidArgument, name) for name in LISTS),
     Invalid(
         "all_bfloat16",
         {
@@ -141,19 +115,19 @@ INVALID = (
         "batch_sizes_int32", {"batch_sizes": lambda _: torch.tensor([3, 3, 2, 1]).int()}, InvalidArgument, "batch_sizes"
     ),
     Invalid(
-        "batch_sizes_rank", {"batch_sizes": _ints([[3, 3, 2, 1]]), "input": lambda t: t.flatten(0, 1)},
+        "batch_sizes_rank", {"batch_sizes": ints([[3, 3, 2, 1]]), "input": lambda t: t.flatten(0, 1)},
         InvalidArgument, "batch_sizes",
     ),
-    Invalid("batch_sizes_with_3d_input", {"batch_sizes": _ints([3, 3, 2, 1])}, InvalidArgument, "input"),
+    Invalid("batch_sizes_with_3d_input", {"batch_sizes": ints([3, 3, 2, 1])}, InvalidArgument, "input"),
     Invalid("input_rank", {"input": lambda t: t[0]}, InvalidArgument, "input"),
     Invalid("input_batch", {"input": lambda t: t[:, :-1]}, InvalidArgument, "input"),
     *(Invalid(f"{name}_rank", {name: lambda t: t[0]}, InvalidArgument, name) for name in SINGLES),
     *(Invalid(f"{name}_shape", {name: lambda t: t[..., :-1]}, InvalidArgument, name) for name in SINGLES),
     *(
-        Invalid(f"{name}_shape", {name: _first(lambda t: t[..., :-1])}, InvalidArgument, name)
+        Invalid(f"{name}_shape", {name: first(lambda t: t[..., :-1])}, InvalidArgument, name)
         for name in ("hx", "params", *SAVED[1:], "dparams")
     ),
-    Invalid("i_rank", {"i": _first(lambda t: t[0])}, InvalidArgument, "i"),
+    Invalid("i_rank", {"i": first(lambda t: t[0])}, InvalidArgument, "i"),
     Invalid("i_hidden", {"i": lambda m: [*m[:-1], m[-1][..., :-1]]}, InvalidArgument, "i"),
     Invalid("output_mask_length", {"output_mask": (True, True)}, InvalidArgument, "output_mask", ("python",)),
     Invalid("dx_expanded", {"dx": lambda t: t[:1].expand(t.shape)}, InvalidArgument, "dx"),
@@ -165,3 +139,9 @@ def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
     steps_times_batch, hidden = args[6][0].shape[0] * args[6][0].shape[1], args[6][0].shape[2]
     flops = sum(2 * 2 * steps_times_batch * 4 * hidden * p.shape[1] for p in args[2] if p.dim() == 2)
     return Cost(bytes=bytes_moved(args, outs), flops=flops)
+
+
+SUITES = {
+    "lstm": Suite(cases_lstm.CASES, cases_lstm.INVALID, cases_lstm.cost),
+    "lstm_backward": Suite(CASES, INVALID, cost),
+}

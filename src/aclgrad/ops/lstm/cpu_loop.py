@@ -2,7 +2,8 @@
 
 A step needs dh = dy + (gate gradients of the step before) @ w_hh for the hidden units of a block, then the gates of
 that block alone. So a thread owns some rows and blocks for the whole recurrence: it multiplies, takes the gate
-gradients, packs them for the next step, and meets the others once a step. Who owns what does not change a single bit.
+gradients, packs them for the next step, and meets the others once a step unless it owns all blocks of its rows. Who
+owns what does not change a single bit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .._shared.lstm_gates_cpu import gate_gradients
 from .cpu_access import at, bytes_of, multiply, pack, panels_of
 from .cpu_table import Field, Layer, View, view
 
+NEAR_BYTES = 1 << 20  # a level-2 cache
+MANY_PANELS = 4
 READ_PER_STEP = 7  # tensors a step reads: dy, i, f, j, o, tanhc, c
 
 
@@ -37,11 +40,18 @@ def time_of(layer: Layer, direction: int, step: int) -> int:
 
 @jit
 def valid_rows(layer: Layer, direction: int, step: int) -> int:
-    """How many sequences reach the time of a step: they are the first ones of the batch."""
+    """How many sequences reach the time of a step."""
+    count: int = valid_at(layer, direction, time_of(layer, direction, step))
+    return count
+
+
+@jit
+def valid_at(layer: Layer, direction: int, t: int) -> int:
+    """How many sequences reach a time: they are the first ones of the batch."""
     batch_sizes = view(layer, direction, Field.BATCH_SIZES)
     if batch_sizes.address == 0:
         return layer.sizes.batch
-    count: int = pointer_at(batch_sizes.address, layer.words)[time_of(layer, direction, step) * batch_sizes.t]
+    count: int = pointer_at(batch_sizes.address, layer.words)[t * batch_sizes.t]
     return min(max(count, 0), layer.sizes.batch)
 
 
@@ -54,12 +64,28 @@ def rows_before(layer: Layer, direction: int, step: int) -> int:
 
 @jit
 def parts(layer: Layer) -> int:
-    """Into how many parts the rows are cut, so that directions x parts x blocks share out evenly."""
+    """Into how many parts the rows are cut, so that directions x parts x blocks share out evenly.
+
+    Best is a part that one thread owns with all its blocks: then nobody waits for anybody within a recurrence. But
+    every thread reads all of w_hh then, at each step, which has to be near or serve many rows.
+    """
     sizes = layer.sizes
+    alone = layer.threads // 2 if sizes.directions == 2 and layer.threads % 2 == 0 else layer.threads
+    most = panels_of(sizes.panels, alone)
+    near = 4 * sizes.hidden * sizes.hidden * bytes_of(layer.real) <= NEAR_BYTES
+    if alone <= sizes.panels and 8 * most * alone <= 9 * sizes.panels and (near or most >= MANY_PANELS):
+        return alone
     items, cut = sizes.directions * sizes.blocks, 1
     while cut < sizes.panels and cut * items % layer.threads != 0 and cut * items < 8 * layer.threads:
         cut += 1
     return cut
+
+
+@jit
+def is_shared(layer: Layer) -> bool:
+    """Whether threads need each other's results within a recurrence, and so must meet at each step."""
+    shared: bool = layer.sizes.directions * parts(layer) % layer.threads != 0
+    return shared
 
 
 @jit

@@ -32,7 +32,8 @@ class Sizes(NamedTuple):
     tall: int  # rows in a panel of a chunk's gate gradients
     source_height: int  # features in a panel of one source
     state_height: int  # hidden units in a panel of previous states
-    unit_strides: int  # 1 if the features of everything a step reads are contiguous
+    unit_strides: int  # 1 if the features of everything a step touches are contiguous
+    training: int  # 1 if the forward pass saves activations
 
 
 class View(NamedTuple):
@@ -48,30 +49,34 @@ class Field(IntEnum):
     """The views of one direction."""
 
     BATCH_SIZES = 0
+    # activations: inputs of the gradient, outputs of the forward pass
+    I, J, F, O, TANHC, C, H = range(1, 8)  # noqa: E741  the operator's letters
     # inputs
-    I, J, F, O, TANHC, C, C0, H, H0 = range(1, 10)  # noqa: E741  the operator's letters
-    DY, DH, DC, W_IH, W_HH, SOURCE0, SOURCE1 = range(10, 17)
+    H0, C0, DY, DH, DC, W_IH, W_HH, B_IH, B_HH, SOURCE0, SOURCE1 = range(8, 19)
     # outputs
-    DX, DH_PREV, DC_PREV, DW_IH, DW_HH, DB_IH, DB_HH = range(17, 24)
+    Y, HY, CY, DX, DH_PREV, DC_PREV, DW_IH, DW_HH, DB_IH, DB_HH = range(19, 29)
     # scratch of the direction
-    ROWS_BEFORE = 24  # int64 [T + 1]: rows of gate gradients before each step, in the order of the backward pass
-    PACKED_IH = 25  # weights as B
-    PACKED_HH = 26
-    STATE_DH = 27  # [N, blocks·width]
-    STATE_DC = 28
-    PACKED_STEP = 29  # gate gradients of a step as A; the view's t leads in bytes to those of the step after
-    DELTA = 30  # gate gradients of a chunk as B: 4·blocks panels
-    DW = 31  # transposed weight gradients [features + H, 4·blocks·width]
-    DB = 32  # float64 [4·blocks·width]
-    # scratch of all directions
-    PACKED_SOURCE0 = 33  # layer input and previous states of a chunk, transposed, as A
-    PACKED_SOURCE1 = 34
-    PACKED_STATE = 35
-    PACKED_DELTA = 36  # gate gradients of a chunk as A
-    DX_ROWS = 37  # [rows, features]
-    GATHERED = 38  # what a step reads, made contiguous
-    TURNED = 39  # tiles of weight gradients, turned back
-    ZEROS = 40  # [H], in place of an absent dy
+    ROWS_BEFORE = 29  # int64 [T + 1]: rows that are computed before each step of the backward pass, or each time index
+    PACKED_IH = 30  # weights as B
+    PACKED_HH = 31
+    STATE_DH = 32  # [N, blocks·width]
+    STATE_DC = 33
+    PACKED_STEP = 34  # what a step leaves for the step after as A; the view's t leads in bytes to those of the latter
+    DELTA = 35  # gate gradients of a chunk as B: 4·blocks panels
+    DW = 36  # transposed weight gradients [features + H, 4·blocks·width]
+    DB = 37  # float64 [4·blocks·width]
+    BIAS = 38  # [4·blocks·width], block by block the four gates, as in the panels of the forward pass's weights
+    GATES = 39  # [rows, 4·blocks·width], what the gates of a chunk are activated from
+    COLLECTED = 40  # [rows, features], the layer's input of a chunk where it does not lie evenly
+    # scratch of all directions, but in the forward pass of each
+    PACKED_SOURCE0 = 41  # layer input and previous states of a chunk, transposed, as A; in the forward pass not so
+    PACKED_SOURCE1 = 42
+    PACKED_STATE = 43
+    PACKED_DELTA = 44  # gate gradients of a chunk as A
+    DX_ROWS = 45  # [rows, features]
+    GATHERED = 46  # what a step reads or writes, made contiguous
+    TURNED = 47  # tiles of weight gradients, turned back
+    ZEROS = 48  # [H], in place of an absent dy or initial state
 
 
 SIZE_WORDS, VIEW_WORDS = len(Sizes._fields), len(View._fields)
@@ -99,7 +104,7 @@ def sizes_of(words: Any) -> Sizes:
     """The sizes at the head of the table."""
     return Sizes(
         words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7],
-        words[8], words[9], words[10], words[11], words[12], words[13], words[14],
+        words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15],
     )  # fmt: skip
 
 

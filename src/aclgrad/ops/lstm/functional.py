@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from torch import Tensor
 
 from ...core.errors import InvalidArgument
 from . import spec
 
+Saved = list[Tensor] | None
+LstmResults = tuple[Tensor, Tensor, Tensor, Saved, Saved, Saved, Saved, Saved, Saved, Saved]
 LstmGradients = tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor] | None]
+
+
+def lstm(
+    input: Tensor,
+    params: Sequence[Tensor],
+    hx: Sequence[Tensor] | None = None,
+    batch_sizes: Tensor | None = None,
+    has_bias: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    train: bool = True,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    *,
+    check: bool = False,
+    out: tuple[Any, ...] | None = None,
+    backend: str | None = None,
+) -> LstmResults:
+    """A whole LSTM: any number of layers, one or two directions, fixed or variable length.
+
+    Shapes, with D directions and L layers: `input` [T, N, I] ([N, T, I] with `batch_first`); `params` per layer and
+    direction w_ih [4H, I or D·H], w_hh [4H, H] and, with bias, b_ih and b_hh [4H], rows in blocks i, f, g, o; `hx`
+    (h0, c0), each [D·L, N, H], zeros if absent or empty. With `batch_sizes` [T] the sequences have different lengths:
+    `input` is a padded [T·N, I] with rows t·N + n, of which row (t, n) counts if batch_sizes[t] > n; `check=True` reads
+    and validates its values.
+
+    Returns (output, hy, cy, i, j, f, o, h, c, tanhc): `output` [T, N, D·H] ([N, T, D·H] with `batch_first`), zero past
+    a sequence's end; `hy` and `cy` [D·L, N, H], the states at each sequence's end; then what `lstm_backward` takes,
+    lists of D·L tensors [T, N, H], always time-major. Without `train` the lists are None and cost nothing.
+    `dropout` is taken for the signature's sake and has no effect.
+    One dtype for all: float32, float16, bfloat16 or float64; half types are computed in float32.
+
+    >>> import torch, aclgrad
+    >>> T, N, I, H = 2, 1, 3, 4
+    >>> w = [torch.zeros(4 * H, I), torch.zeros(4 * H, H)]
+    >>> output, hy, cy, *saved = aclgrad.lstm(torch.ones(T, N, I), w, (torch.ones(1, N, H),) * 2, has_bias=False)
+    >>> cy  # every gate is σ(0) = 0.5 and the candidate tanh(0) = 0, so the cell state halves at each step
+    tensor([[[0.2500, 0.2500, 0.2500, 0.2500]]])
+    >>> output.shape, hy.shape, [len(values) for values in saved]
+    (torch.Size([2, 1, 4]), torch.Size([1, 1, 4]), [1, 1, 1, 1, 1, 1, 1])
+    """
+    if check and _readable(batch_sizes, 1) and _readable(input, 2):
+        _require_lengths(batch_sizes, input.shape[0] // max(1, len(batch_sizes)))
+    arguments = (
+        input, params, hx, batch_sizes, has_bias, num_layers, dropout, train, bidirectional, batch_first,
+    )  # fmt: skip
+    return cast(LstmResults, spec.lstm(*arguments, out=out, backend=backend))
 
 
 def lstm_backward(
@@ -62,8 +111,8 @@ def lstm_backward(
     >>> dx.shape, dh0.shape, [tuple(g.shape) for g in dw]
     (torch.Size([2, 1, 3]), torch.Size([1, 1, 4]), [(16, 3), (16, 4)])
     """
-    if check and isinstance(batch_sizes, Tensor):
-        _require_lengths(batch_sizes, i)
+    if check and _readable(batch_sizes, 1) and i and _readable(i[0], 3):
+        _require_lengths(batch_sizes, i[0].shape[1])
     arguments = (
         input, hx, params, dy, dh, dc, i, j, f, o, h, c, tanhc, batch_sizes,
         has_bias, num_layers, dropout, train, bidirectional, batch_first, output_mask,
@@ -71,12 +120,16 @@ def lstm_backward(
     return cast(LstmGradients, spec.lstm_backward(*arguments, out=out, backend=backend))
 
 
-def _require_lengths(batch_sizes: Tensor, saved: Sequence[Tensor]) -> None:
+def _readable(value: Tensor | None, rank: int) -> TypeGuard[Tensor]:
+    """Whether sizes can be read from it; if not, the contract says what is wrong."""
+    return isinstance(value, Tensor) and value.dim() == rank
+
+
+def _require_lengths(batch_sizes: Tensor, batch: int) -> None:
     """Sequences sorted by decreasing length: counts that never rise, between 0 and N."""
     sizes = batch_sizes.tolist()
-    batch = saved[0].shape[1] if saved and saved[0].dim() == 3 else None
     for t, size in enumerate(sizes):
-        if size < 0 or (batch is not None and size > batch):
+        if size < 0 or size > batch:
             raise InvalidArgument(f"batch_sizes[{t}] is {size}, expected 0 to {batch}", "batch_sizes")
         if t and size > sizes[t - 1]:
             raise InvalidArgument(

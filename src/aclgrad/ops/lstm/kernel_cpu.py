@@ -1,8 +1,8 @@
-"""The LSTM gradient on the CPU: one compiled kernel a layer, from the saved activations to all gradients.
+"""The LSTM and its gradient on the CPU: one compiled kernel a layer.
 
-Phase one lays out the workspace and the table that each layer is told by (`cpu_plan`, `cpu_table`); phase two fills in
-addresses and runs the layers, the last one first. The kernel alternates between the recurrence over a chunk of steps
-(`cpu_loop`) and the large products of that chunk (`cpu_products`).
+Phase one lays out the workspace and the table that each layer is told by (`cpu_table`); phase two fills in addresses
+and runs the layers. A kernel alternates between the recurrence over a chunk of steps and the large products of that
+chunk: `cpu_forward_input`, then `cpu_forward`; for the gradient `cpu_loop`, then `cpu_products`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from ...cpu import threads as teams
 from ...cpu.threads import TEAM, barrier
 from .cpu_access import computed_dtype, product_for
 from .cpu_ends import finish, prepare, write_params
-from .cpu_loop import advance, owned, run_at
+from .cpu_forward import step_forward
+from .cpu_forward_ends import begin_forward, finish_forward, prepare_forward
+from .cpu_forward_input import multiply_input, pack_input
+from .cpu_forward_plan import plan_forward_layers
+from .cpu_loop import advance, is_shared, owned, run_at
 from .cpu_plan import plan_layers
 from .cpu_products import chunk_of, multiply_chunk, pack_chunk
 from .cpu_table import Layer, Table, sizes_of
@@ -27,11 +31,46 @@ from .cpu_table import Layer, Table, sizes_of
 GRAIN = 100_000  # multiplications worth waking a second thread for
 
 
+def lstm_forward_layer(thread: int, threads: int, team: Any, words: Any, element: Any, real: Any) -> None:
+    """The forward pass of one layer, both directions side by side."""
+    sizes = sizes_of(words)
+    layer = Layer(thread, threads, words, sizes, element, real, real)
+    (first, last), shared = owned(layer), is_shared(layer)
+    prepare_forward(layer)
+    barrier(team)
+    item = first
+    while item < last:
+        run = run_at(layer, item, last)
+        begin_forward(layer, run)
+        item += run.b1 - run.b0
+    for start in range(0, sizes.steps, sizes.chunk):
+        for direction in range(sizes.directions):
+            pack_input(layer, direction, start)
+        barrier(team)
+        for direction in range(sizes.directions):
+            multiply_input(layer, direction, start)
+        barrier(team)
+        for step in range(start, min(start + sizes.chunk, sizes.steps)):
+            item = first
+            while item < last:
+                run = run_at(layer, item, last)
+                step_forward(layer, run, step)
+                item += run.b1 - run.b0
+            if shared:
+                barrier(team)
+        barrier(team)
+    item = first
+    while item < last:
+        run = run_at(layer, item, last)
+        finish_forward(layer, run)
+        item += run.b1 - run.b0
+
+
 def lstm_layer(thread: int, threads: int, team: Any, words: Any, element: Any, real: Any, wide: Any) -> None:
     """The gradient of one layer, both directions side by side."""
     sizes = sizes_of(words)
     layer = Layer(thread, threads, words, sizes, element, real, wide)
-    first, last = owned(layer)
+    (first, last), shared = owned(layer), is_shared(layer)
     prepare(layer)
     barrier(team)
     for start in range(0, max(sizes.steps, 1), sizes.chunk):
@@ -41,7 +80,9 @@ def lstm_layer(thread: int, threads: int, team: Any, words: Any, element: Any, r
                 run = run_at(layer, item, last)
                 advance(layer, run, step)
                 item += run.b1 - run.b0
-            barrier(team)
+            if shared:
+                barrier(team)
+        barrier(team)
         for direction in range(sizes.directions):
             chunk = chunk_of(layer, direction, start)
             pack_chunk(layer, chunk)
@@ -57,22 +98,23 @@ def lstm_layer(thread: int, threads: int, team: Any, words: Any, element: Any, r
         write_params(layer, direction)
 
 
-def layer_kernel(dtype: torch.dtype) -> teams.Kernel:
-    """The compiled layer for tensors of a dtype."""
+def layer_kernel(function: Any, dtype: torch.dtype, *wide: torch.dtype) -> teams.Kernel:
+    """A layer compiled for tensors of a dtype."""
     computed = computed_dtype(dtype)
     for linked in (dtype, computed):  # the products must exist before the code that calls them
         product_for(linked)
-    return teams.compile(lstm_layer, (TEAM, torch.int64, dtype, computed, torch.float64))
+    return teams.compile(function, (TEAM, torch.int64, dtype, computed, *wide))
 
 
 @dataclass(frozen=True)
 class LayersLaunch:
-    """Phase two: all layers, the last one first."""
+    """Phase two: all layers, one after another."""
 
     workspace: int
     work: int
     kernel: teams.Kernel
     tables: tuple[Table, ...]
+    pointers: int  # arguments of the kernel that only stand for their types
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
@@ -80,12 +122,25 @@ class LayersLaunch:
         threads = teams.team_size(self.work, GRAIN)
         for table in self.tables:
             words = table.fill(operands)
-            self.kernel(threads, words.buffer_info()[0], 0, 0, 0)
+            self.kernel(threads, words.buffer_info()[0], *[0] * self.pointers)
+
+
+def lstm(call: Call) -> Launch:
+    """Phase one of the forward pass; the dtypes are the contract's."""
+    tables, size = plan_forward_layers(call)
+    kernel = layer_kernel(lstm_forward_layer, call.tensor("input").dtype)
+    return LayersLaunch(size, _work(call), kernel, tables, 2)
 
 
 def lstm_backward(call: Call) -> Launch:
-    """Phase one; the dtypes are the contract's."""
-    dims = call.dims
+    """Phase one of the gradient; the dtypes are the contract's."""
     tables, size = plan_layers(call)
-    work = dims.T * dims.N * 4 * dims.H * (dims.layer_input(0) + dims.H)
-    return LayersLaunch(size, work, layer_kernel(call.tensor("input").dtype), tables)
+    kernel = layer_kernel(lstm_layer, call.tensor("input").dtype, torch.float64)
+    return LayersLaunch(size, _work(call), kernel, tables, 3)
+
+
+def _work(call: Call) -> int:
+    """Multiplications of a direction of the first layer."""
+    dims = call.dims
+    work: int = dims.T * dims.N * 4 * dims.H * (dims.layer_input(0) + dims.H)
+    return work

@@ -14,10 +14,8 @@ from torch import Tensor
 
 from .._shared.lstm_gates import gate_gradients, none_as_zeros
 
-Forward = tuple[
-    Tensor, Tensor, Tensor,
-    list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor], list[Tensor],
-]  # fmt: skip
+Saved = list[Tensor] | None
+Forward = tuple[Tensor, Tensor, Tensor, Saved, Saved, Saved, Saved, Saved, Saved, Saved]
 """(output, hy, cy), then lists over layers and directions of [T, N, H] for the gradient: i, j, f, o, h, c, tanhc."""
 
 
@@ -49,15 +47,16 @@ def lstm(
     has_bias: bool = True,
     num_layers: int = 1,
     dropout: float = 0.0,  # noqa: ARG001  # in the document's argument list, without effect
-    train: bool = True,  # noqa: ARG001
+    train: bool = True,
     bidirectional: bool = False,
     batch_first: bool = False,
 ) -> Forward:
-    """Forward pass: (output, hy, cy, i, j, f, o, h, c, tanhc).
+    """Forward pass: (output, hy, cy, i, j, f, o, h, c, tanhc); without `train` None for each of the seven lists.
 
-    `output` is [T, N, D·H] ([N, T, D·H] with `batch_first`), `hy` and `cy` are [L·D, N, H]. `dropout` and `train`
-    are part of the argument list and change nothing. With `batch_sizes`, `input` is [T·N, I] and `batch_first`
-    is ignored; past a sequence's end the states are carried and the output is zero.
+    `output` is [T, N, D·H] ([N, T, D·H] with `batch_first`), `hy` and `cy` are [L·D, N, H]. An absent or empty `hx`
+    is zero. `dropout` is part of the argument list and changes nothing. With `batch_sizes`, `input` is [T·N, I] and
+    `batch_first` is ignored; past a sequence's end the states are carried, the output is zero and the gates are those
+    of whatever lies there.
     """
     batch = hx[0].shape[1] if hx else input.shape[0] // max(1, 0 if batch_sizes is None else len(batch_sizes))
     x, valid = _time_major(input, batch, batch_sizes, batch_first)
@@ -76,7 +75,7 @@ def lstm(
             outputs.append(_or_zero(valid, steps[4]))
         x = torch.cat(outputs, dim=-1)
     output = x.transpose(0, 1) if batch_first and valid is None else x
-    i, j, f, o, h, c, tanhc = ([steps[k] for steps in saved] for k in range(7))
+    i, j, f, o, h, c, tanhc = ([steps[k] for steps in saved] if train else None for k in range(7))
     return output, torch.stack(hy), torch.stack(cy), i, j, f, o, h, c, tanhc
 
 

@@ -1,10 +1,9 @@
-"""Contract of aclnnLstmBackward."""
+"""Contracts of aclnnLSTM and aclnnLstmBackward."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from ...core.errors import InvalidArgument
 from ...core.registry import register
@@ -13,6 +12,7 @@ from ...core.rules import (
     length,
     nd_format,
     no_null_members,
+    no_private_format,
     rank,
     require_shape,
     required,
@@ -40,109 +40,79 @@ from ...core.spec import (
     Tensor,
     TensorList,
 )
+from .dims import SAVED, chain_count, dims_of, layers_exist, param_count, param_shapes, sequence_shape, steps_of
+from .dims import LstmDims as LstmDims
 
 log = logging.getLogger("aclgrad")
 
 FLOATS = (F32, F16)
 GENEROUS = (BF16, F64)
 NCL = 47  # aclFormat; the vendor's later code asks for it where the document says ND
-SAVED = ("i", "j", "f", "o", "h", "c", "tanhc")
+STATES = ("output", "hy", "cy")
 UPSTREAM = ("dy", "dh", "dc")
 OUTPUTS = ("dx", "dh_prev", "dc_prev", "dparams")
 FLOAT_PARAMS = ("input", *UPSTREAM, "dx", "dh_prev", "dc_prev", "hx", "params", *SAVED, "dparams")
 
 
-class LstmDims(NamedTuple):
-    """T steps, N sequences, I inputs, H hidden units, L layers, D directions, B = 2 with bias else 1.
-
-    `variable` marks sequences of different lengths: rows t·N + n of 2-D tensors instead of 3-D ones.
-    """
-
-    T: int
-    N: int
-    I: int  # noqa: E741  the document's letter
-    H: int
-    L: int
-    D: int
-    B: int
-    variable: bool
-    batch_first: bool
-
-    @property
-    def DL(self) -> int:
-        """Chains: one per layer and direction."""
-        return self.D * self.L
-
-    def layer_input(self, layer: int) -> int:
-        """Features a layer reads at each step."""
-        return self.I if layer == 0 else self.D * self.H
-
-    def sequence(self, features: int) -> tuple[int, ...]:
-        """Shape of input, dy or dx with this many features."""
-        if self.variable:
-            return (self.T * self.N, features)
-        return (self.N, self.T, features) if self.batch_first else (self.T, self.N, features)
-
-    def param_shapes(self) -> Iterator[tuple[int, ...]]:
-        """Shapes of params in order: per layer and direction w_ih, w_hh, then b_ih, b_hh with bias."""
-        for layer in range(self.L):
-            for _ in range(self.D):
-                yield (4 * self.H, self.layer_input(layer))
-                yield (4 * self.H, self.H)
-                if self.B == 2:
-                    yield (4 * self.H,)
-                    yield (4 * self.H,)
+def _forward_dims(call: Call) -> LstmDims:
+    if call["batch_sizes"] is None:
+        batch = call["input"].shape[0 if call["batch_first"] else 1]
+    else:
+        batch = call["input"].shape[0] // steps_of(call)
+    return dims_of(call, steps_of(call), batch, call["params"][0].shape[0] // 4)
 
 
-def _directions(call: Call) -> int:
-    return 2 if call["bidirectional"] else 1
-
-
-def _dims(call: Call) -> LstmDims:
-    variable, batch_first = call["batch_sizes"] is not None, bool(call["batch_first"])
-    steps = call["batch_sizes"].shape[0] if variable else call["input"].shape[1 if batch_first else 0]
+def _backward_dims(call: Call) -> LstmDims:
     _, batch, hidden = call["i"][0].shape
-    return LstmDims(
-        steps, batch, call["input"].shape[-1], hidden, call["num_layers"], _directions(call),
-        2 if call["has_bias"] else 1, variable, batch_first,
-    )  # fmt: skip
+    return dims_of(call, steps_of(call), batch, hidden)
 
 
-def layers_exist(call: Call) -> None:
-    """There is at least one layer."""
-    if call["num_layers"] <= 0:
-        label = call.label("num_layers")
-        raise InvalidArgument(f"{label} is {call['num_layers']}, expected more than 0", label)
-
-
-def sizes_are_readable(call: Call) -> None:
-    """The tensors the sizes are read from have the ranks to read them."""
-    input_rank = 3 if call["batch_sizes"] is None else 2
-    rank(3, 3, "i")(call)
-    rank(input_rank, input_rank, "input")(call)
-    rank(1, 1, "batch_sizes")(call)
-
-
-def sequence_shape(name: str, directions: bool) -> Rule:
-    """input, dx: I features; dy: D·H."""
+def if_training(*rules: Rule) -> Rule:
+    """These rules are about what only a training forward pass produces."""
 
     def check(call: Call) -> None:
-        dims = call.dims
-        features = dims.D * dims.H if directions else dims.I
-        symbols = ("T*N" if dims.variable else "N, T" if dims.batch_first else "T, N") + (
-            ", D*H" if directions else ", I"
-        )
-        for label, meta in call.metas(name):
-            require_shape(label, meta, dims.sequence(features), f"[{symbols}]")
+        if call["train"]:
+            for rule in rules:
+                rule(call)
 
     return check
 
 
-def param_shapes(call: Call) -> None:
-    """Every weight and bias and its gradient."""
-    for name in ("params", "dparams"):
-        for (label, meta), expected in zip(call.metas(name), call.dims.param_shapes(), strict=False):
-            require_shape(label, meta, expected)
+def states_are_a_pair(call: Call) -> None:
+    """h0 and c0; none at all stands for zeros."""
+    if call["hx"] is not None and len(call["hx"]) not in (0, 2):
+        label = call.label("hx")
+        raise InvalidArgument(f"{label} has {len(call['hx'])} tensors, expected 2 or none", label)
+
+
+def forward_sizes_are_readable(call: Call) -> None:
+    """The tensors the sizes are read from have the ranks, and the counts the number, to read them."""
+    _sequences_are_readable(call)
+    label, weight = call.metas("params")[0]
+    if weight.rank != 2:
+        raise InvalidArgument(f"{label} has rank {weight.rank} {list(weight.shape)}, expected rank 2", label)
+    if call["batch_sizes"] is not None and steps_of(call) == 0:
+        label = call.label("batch_sizes")
+        raise InvalidArgument(f"{label} is empty, expected one count for each step", label)
+
+
+def output_shape(call: Call) -> None:
+    """output: D·H features."""
+    symbols = "[N, T, D*H]" if call.dims.batch_first and not call.dims.variable else "[T, N, D*H]"
+    for label, meta in call.metas("output"):
+        require_shape(label, meta, call.dims.padded(call.dims.D * call.dims.H), symbols)
+
+
+def _sequences_are_readable(call: Call) -> None:
+    input_rank = 3 if call["batch_sizes"] is None else 2
+    rank(input_rank, input_rank, "input")(call)
+    rank(1, 1, "batch_sizes")(call)
+
+
+def sizes_are_readable(call: Call) -> None:
+    """The tensors the sizes are read from have the ranks to read them."""
+    rank(3, 3, "i")(call)
+    _sequences_are_readable(call)
 
 
 def mask_has_four_entries(call: Call) -> None:
@@ -153,7 +123,7 @@ def mask_has_four_entries(call: Call) -> None:
 
 
 def dropout_is_not_applied(call: Call) -> None:
-    """The operator has no dropout mask among its arguments; it takes the saved activations as they are."""
+    """No operator of the family has a dropout mask among its arguments."""
     if call["dropout"] != 0 and not _mentioned:
         _mentioned.append(True)
         log.warning("%s: dropout = %s is accepted and ignored", call.spec.aclnn, call["dropout"])
@@ -168,6 +138,77 @@ def _wanted(index: int) -> Callable[[Call], bool]:
         return bool(call.strict or mask is None or mask[index])
 
     return wanted
+
+
+def _state(call: Call) -> tuple[int, int, int]:
+    """Shape of a state or its gradient, of all chains."""
+    return call.dims.DL, call.dims.N, call.dims.H
+
+
+def _saved(name: str, aclnn: str) -> OutList:
+    """A list of activations for the gradient."""
+    return OutList(
+        name, aclnn, FLOATS, lambda call: [(call.dims.T, call.dims.N, call.dims.H)] * call.dims.DL, dtype_of("input"),
+        wanted=lambda call: bool(call["train"]), generous=GENEROUS,
+    )  # fmt: skip
+
+
+lstm = register(
+    OpSpec(
+        name="lstm",
+        aclnn="aclnnLSTM",
+        summary="a whole LSTM",
+        package=__package__,
+        args=(
+            Tensor("input", "input", FLOATS, generous=GENEROUS),
+            TensorList("params", "params", FLOATS, generous=GENEROUS),
+            TensorList("hx", "hx", FLOATS, generous=GENEROUS),
+            Tensor("batch_sizes", "batchSizes", (I64,)),
+            Flag("has_bias", "hasBias"),
+            Int("num_layers", "numLayers"),
+            Float("dropout", "dropout"),
+            Flag("train", "train"),
+            Flag("bidirectional", "bidirectional"),
+            Flag("batch_first", "batchFirst"),
+        ),
+        outs=(
+            Out(
+                "output", "output", FLOATS, lambda c: c.dims.padded(c.dims.D * c.dims.H), dtype_of("input"),
+                generous=GENEROUS,
+            ),
+            Out("hy", "hy", FLOATS, _state, dtype_of("input"), generous=GENEROUS),
+            Out("cy", "cy", FLOATS, _state, dtype_of("input"), generous=GENEROUS),
+            *(_saved(name, f"{name}Out") for name in SAVED[:-1]),
+            _saved("tanhc", "tanhCOut"),
+        ),
+        dims=_forward_dims,
+        rules=(
+            required("input", "params", *STATES),
+            if_training(required(*SAVED)),
+            layers_exist,
+            length(param_count, "params"),
+            states_are_a_pair,
+            if_training(length(chain_count, *SAVED)),
+            no_null_members("params", "hx"),
+            if_training(no_null_members(*SAVED)),
+            supported_dtypes("input", "params", "hx", *STATES),
+            same_dtype(("input", "params", "hx", *STATES)),
+            if_training(supported_dtypes(*SAVED), same_dtype(SAVED, base="input")),
+            supported_dtypes("batch_sizes"),
+            forward_sizes_are_readable,
+            sequence_shape("input", directions=False),
+            param_shapes("params"),
+            shape("hx", "DL", "N", "H"),
+            output_shape,
+            shape("hy", "DL", "N", "H"),
+            shape("cy", "DL", "N", "H"),
+            if_training(*(shape(name, "T", "N", "H") for name in SAVED)),
+            no_private_format("input", "params", "hx", *STATES, "batch_sizes"),
+            if_training(no_private_format(*SAVED)),
+            dropout_is_not_applied,
+        ),
+    )
+)  # fmt: skip
 
 
 lstm_backward = register(
@@ -195,31 +236,22 @@ lstm_backward = register(
             Out(
                 "dx", "dxOut", FLOATS, shape_of("input"), dtype_of("input"), wanted=_wanted(0), generous=GENEROUS
             ),
-            Out(
-                "dh_prev", "dhPrevOut", FLOATS, lambda c: (c.dims.DL, c.dims.N, c.dims.H), dtype_of("input"),
-                wanted=_wanted(1), generous=GENEROUS,
-            ),
-            Out(
-                "dc_prev", "dcPrevOut", FLOATS, lambda c: (c.dims.DL, c.dims.N, c.dims.H), dtype_of("input"),
-                wanted=_wanted(2), generous=GENEROUS,
-            ),
+            Out("dh_prev", "dhPrevOut", FLOATS, _state, dtype_of("input"), wanted=_wanted(1), generous=GENEROUS),
+            Out("dc_prev", "dcPrevOut", FLOATS, _state, dtype_of("input"), wanted=_wanted(2), generous=GENEROUS),
             OutList(
                 "dparams", "dparamsOut", FLOATS, lambda c: list(c.dims.param_shapes()), dtype_of("input"),
                 wanted=_wanted(3), generous=GENEROUS,
             ),
         ),
-        dims=_dims,
+        dims=_backward_dims,
         rules=(
             required("input", "hx", "params"),
             strictly(required(*UPSTREAM)),
             required(*SAVED, *OUTPUTS),
             layers_exist,
             length(lambda _: 2, "hx"),
-            length(lambda call: _directions(call) * call["num_layers"], *SAVED),
-            length(
-                lambda call: 2 * _directions(call) * (2 if call["has_bias"] else 1) * call["num_layers"],
-                "params", "dparams",
-            ),
+            length(chain_count, *SAVED),
+            length(param_count, "params", "dparams"),
             no_null_members("hx", "params", *SAVED, "dparams"),
             supported_dtypes(*FLOAT_PARAMS),
             same_dtype(FLOAT_PARAMS),
@@ -233,7 +265,7 @@ lstm_backward = register(
             sequence_shape("dy", directions=True),
             shape("dh", "DL", "N", "H"),
             shape("dc", "DL", "N", "H"),
-            param_shapes,
+            param_shapes("params", "dparams"),
             *(shape(name, "T", "N", "H") for name in SAVED),
             nd_format(*FLOAT_PARAMS, "batch_sizes", also=frozenset({NCL})),
             mask_has_four_entries,

@@ -8,15 +8,17 @@ from typing import Any
 import torch
 import triton
 
-from ...core.memory import Piece, Scratch
+from ...core.memory import Piece
 from ...core.meta import Meta
 from ...core.spec import Call
 from ...gpu.addresses import advanced, placed
-from ...gpu.launch import INTERPRETING, Kernel
+from ...gpu.launch import Kernel
 from .spec import LstmDims
-from .triton_move import Move, Rows, Strides, pointers
-from .triton_products import Operand, Parts, large, multiply_parts, operand
-from .triton_recurrence import Problem, Recurrence, recurrence
+from .triton_move import Move, Rows, Scales, Strides, pointers
+from .triton_problem import Problem, Recurrence
+from .triton_products import Operand, Parts, multiply_parts, operand
+from .triton_recurrence import recurrence
+from .triton_room import Room
 from .triton_sums import sum_rows, write_bias
 
 INPUT, HX, PARAMS, DY, DH, DC, HIDDEN, SIZES = 0, 1, 2, 3, 4, 5, 10, 13
@@ -25,43 +27,6 @@ READ_AT = (6, 8, 7, 9, 12, 11)
 """The saved activations that the recurrence reads, and their places among the arguments."""
 
 COLUMNS = 128
-ALIGN = 8
-"""Elements to which rows of a product's operand are aligned."""
-
-
-class Room:
-    """The workspace, shared by all layers."""
-
-    def __init__(self, call: Call, scratch: Scratch) -> None:
-        dims: LstmDims = call.dims
-        self.scratch, self.dtype, self.device = scratch, call.tensor("input").dtype, call.device
-        rows, gates, widest = dims.T * dims.N, dims.D * 4 * dims.H, max(dims.layer_input(k) for k in range(dims.L))
-        self.delta = scratch.tensor((rows, gates), self.dtype)
-        self.w_hh = scratch.tensor((dims.D, dims.H, 4 * dims.H), self.dtype)
-        self.w_ih = scratch.tensor((gates * widest,), self.dtype)
-        self.width = -(-(dims.D * dims.H + widest) // ALIGN) * ALIGN
-        self.inputs = scratch.tensor((rows, self.width), self.dtype)
-        self.dw = scratch.tensor((dims.D * 4 * dims.H * (dims.H + widest),), torch.float32)
-        self.between = scratch.tensor((rows, dims.D * dims.H if dims.L > 1 else 0), self.dtype)
-        self.split = self.dtype == torch.float32 and not INTERPRETING and large(rows, gates, dims.H)
-        self._parts: dict[tuple[int, int, int], Parts] = {}
-        self._matrices: dict[int, Piece] = {}
-        self.delta_parts = self.parts(rows, gates)
-
-    def parts(self, count: int, width: int, row: int | None = None) -> Parts | None:
-        """Room for taking a matrix apart, where that pays. Layers use the same."""
-        if not self.split:
-            return None
-        key = (count, width, row or width)
-        if key not in self._parts:
-            self._parts[key] = Parts(self.scratch, self.device, *key)
-        return self._parts[key]
-
-    def matrix(self, rows: int, width: int) -> Piece:
-        """Room for a product. Layers use the same."""
-        if width not in self._matrices:
-            self._matrices[width] = self.scratch.tensor((rows, width), self.dtype)
-        return self._matrices[width]
 
 
 class Layer:
@@ -127,7 +92,8 @@ class Layer:
             present=(not self.last or call["dy"] is not None, *(meta is not None for meta in states[1:])),
             strides=(self.saved_of, start_of, (t, n, dims.H * u, u), *others, (delta_t, delta_n)),
         )  # fmt: skip
-        self.recurrence: Recurrence = recurrence(problem, self.room.scratch)
+        self.recurrence: Recurrence = recurrence(problem, self.room.scratch, self.room.delta_parts)
+        self.delta = self.room.delta if self.recurrence.peaks is None else None
 
     def _plan_inputs(self, call: Call) -> None:
         """The other operand of the weight gradients: a row is [h of the forward chain | x | h of the reverse chain]."""
@@ -144,18 +110,27 @@ class Layer:
             below = tuple(call["h"][k - dims.D].strides for k in self.chains)
             move = Move(shape, (into,) * dims.D, below, *dtypes, masked=variable)
         self.move_x = move.kernel(room.device)
-        self.inputs_parts = room.parts(rows.count, dims.D * dims.H + self.features, room.width)
+        by_rows = self.recurrence.peaks is not None
+        self.inputs_parts = room.parts(rows.count, dims.D * dims.H + self.features, room.width, by_rows=by_rows)
 
     def _plan_params(self, call: Call) -> None:
         dims, room = self.dims, self.room
         width = dims.H + self.features
         metas = [[call["dparams"][k] for k in p] for p in self.params]
+        gates, shares = 4 * dims.H, room.shares[width]
+        self.dw_products = [
+            room.product(
+                (gates, width, self.rows.count), (d * gates, dims.D * gates), (d * dims.H, room.width),
+                stacked=True, shares=shares,
+            )
+            for d in range(dims.D)
+        ]  # fmt: skip
         self.move_dw = []
         for which, columns in ((0, self.features), (1, dims.H)):
             into = tuple((0, *of[which].strides) for of in metas)
             move = Move(
                 (1, 4 * dims.H, columns), into, ((0, width, 1),) * dims.D, room.dtype, torch.float32, clean=False,
-                scaled=room.split,
+                scaled=self._scales(Scales.SECOND), shares=shares, apart=gates * width,
             )  # fmt: skip
             self.move_dw.append(move.kernel(room.device))
         if dims.B == 2:
@@ -187,17 +162,21 @@ class Layer:
         self.move_dx: Kernel | None = None
         if not self.wants_dx:
             return
-        self.w_ih_parts = room.parts(dims.D * 4 * dims.H, self.features)
+        gates = dims.D * 4 * dims.H
+        self.w_ih_parts = room.parts(gates, self.features)
         t, n, feature = rows.of(call["dx"]) if self.first else rows.within(self.features)
         inner, outer, size = (t, n, dims.T) if rows.by_batch else (n, t, dims.N)
         self.dx_of = (inner, feature)
         matrix = outer == inner * size and feature == 1 and inner >= max(self.features, 1)
         masked = self.first and dims.variable
+        self.dx_product = room.product(
+            (rows.count, self.features, gates), (0, gates), (0, self.features), stacked=False
+        )
         if not matrix or masked or room.split:
             self.dx_room = room.matrix(rows.count, self.features)
             self.move_dx = Move(
                 (dims.T, dims.N, self.features), ((t, n, feature),), (rows.within(self.features),), room.dtype,
-                room.dtype, clean=False, masked=masked, scaled=room.split,
+                room.dtype, clean=False, masked=masked, scaled=self._scales(Scales.ROWS),
             ).kernel(room.device)  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor) -> None:
@@ -215,13 +194,21 @@ class Layer:
         dy = args[DY] if self.last else placed(room.between, workspace)
         states = [advanced(of, self.chains[0]) for of in (args[HX][1], args[DH], args[DC], *outs[1:3])]
         chains = [tensors[k] for k in (0, -1) for tensors in saved]
-        self.recurrence(workspace, room.delta, room.w_hh, (*chains, states[0], dy, *states[1:], sizes))
-        delta = room.delta.view(workspace)
-        gates = operand(room.delta_parts, delta, workspace) if self.wants_params or self.wants_dx else ()
+        self.recurrence(workspace, self.delta, room.w_hh, (*chains, states[0], dy, *states[1:], sizes))
+        gates: Operand = ()
+        if self.wants_params or self.wants_dx:
+            gates = self._gates(workspace)
         if self.wants_params:
             self._params(args, outs[3], workspace, gates)
         if self.wants_dx:
             self._dx(weights[0], outs[0] if self.first else room.between.view(workspace), sizes, workspace, gates)
+
+    def _gates(self, workspace: torch.Tensor) -> Operand:
+        """The gate gradients as the products want them."""
+        if self.delta is not None:
+            return operand(self.room.delta_parts, self.delta.view(workspace), workspace)
+        assert self.room.delta_parts is not None  # or the recurrence would not have made parts
+        return self.room.delta_parts.made(workspace)
 
     def _params(
         self, args: Sequence[Any], dparams: Sequence[torch.Tensor], workspace: torch.Tensor, delta: Operand
@@ -238,16 +225,24 @@ class Layer:
             below = [args[HIDDEN][k - dims.D] for k in self.chains]
             targets = [middle, middle[:, dims.H :]][: dims.D]
             self.move_x(*pointers(targets, below, sizes=args[SIZES]))
-        dw = room.dw.view(workspace)[: dims.D * gates * width].view(dims.D, gates, width)
-        operands = operand(self.inputs_parts, inputs, workspace)
-        for d in range(dims.D):
-            turned = [part[:, d * gates : (d + 1) * gates].t() for part in delta]
-            multiply_parts(turned, [part[:, d * dims.H : d * dims.H + width] for part in operands], dw[d])
-        peaks = self._peaks(self.inputs_parts, workspace)
+        shares = room.shares[width]
+        dw = room.dw.view(workspace)[: dims.D * shares * gates * width].view(dims.D, shares, gates, width)
+        row_peaks = self.recurrence.peaks
+        by = None if row_peaks is None else row_peaks.view(workspace)
+        operands = operand(self.inputs_parts, inputs, workspace, by)
+        for d, product in enumerate(self.dw_products):
+            mine = [part[:, d * gates : (d + 1) * gates] for part in delta]
+            others = [part[:, d * dims.H : d * dims.H + width] for part in operands]
+            if product is not None and len(delta) > 1:
+                product(dw[d], mine, others)
+            else:
+                multiply_parts([part.t() for part in mine], others, dw[d])
+        mine_peak, other_peak = self._peaks(self.inputs_parts, workspace)
+        peaks = (mine_peak if by is None else None, other_peak)
         # a row of a direction's product: the forward chain has its h first, the reverse chain last
         for which, places in enumerate(((dims.H, 0), (0, self.features))):
             targets = [dparams[p[which]] for p in self.params]
-            self.move_dw[which](*pointers(targets, [dw[d][:, places[d] :] for d in range(dims.D)], peaks=peaks))
+            self.move_dw[which](*pointers(targets, [dw[d, 0, :, places[d] :] for d in range(dims.D)], peaks=peaks))
         if dims.B == 2:
             self._bias([dparams[k] for p in self.params for k in p[2:]], workspace)
 
@@ -270,13 +265,22 @@ class Layer:
             multiply_parts(delta, w_parts, dx.as_strided((rows.count, self.features), self.dx_of))
         else:
             scratch = self.dx_room.view(workspace)
-            multiply_parts(delta, w_parts, scratch)
+            if self.dx_product is not None and len(delta) > 1:
+                self.dx_product(scratch, delta, w_parts)
+            else:
+                multiply_parts(delta, w_parts, scratch)
             peaks = self._peaks(self.w_ih_parts, workspace)
             self.move_dx(*pointers([dx], [scratch], sizes=sizes if dims.variable and self.first else None, peaks=peaks))
+
+    def _scales(self, of_rows: Scales) -> Scales:
+        """What is in a product of gate gradients: `of_rows` if their rows have scales of their own."""
+        if not self.room.split:
+            return Scales.NONE
+        return Scales.BOTH if self.recurrence.peaks is None else of_rows
 
     def _peaks(self, other: Parts | None, workspace: torch.Tensor) -> tuple[Any, Any]:
         """The peaks of the gate gradients and of what they were multiplied with."""
         mine = self.room.delta_parts
         if mine is None or other is None:
             return None, None
-        return mine.peak.view(workspace), other.peak.view(workspace)
+        return (self.recurrence.peaks or mine.peak).view(workspace), other.peak.view(workspace)

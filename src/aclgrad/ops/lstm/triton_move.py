@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from ...core.meta import Meta
 from ...gpu.launch import Kernel, jit
 from ...gpu.maths import undefined_if_infinite
 from .spec import LstmDims
-from .triton_products import unscaled
+from .triton_products import LEAST_PEAK, unscaled
 
 TILE = 2048
 """Elements a program copies."""
@@ -29,8 +30,8 @@ Strides = tuple[int, ...]
 
 @jit
 def copy(  # type: ignore[no-untyped-def]
-    target, source, first, sizes, peak0, peak1, T, N, C, to, of, initial, ahead,
-    CLEAN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    target, source, first, sizes, peak0, peak1, T, N, C, to, of, initial, apart, ahead,
+    CLEAN: tl.constexpr, SHARES: tl.constexpr, BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One tile of one copy; row r is (t, n) = (r // N, r % N). The source of step t is step t + ahead."""
     across = tl.cdiv(C, COLUMNS)
@@ -43,7 +44,10 @@ def copy(  # type: ignore[no-untyped-def]
     if sizes is not None:
         wanted = inside & (tl.load(sizes + t, mask=inside, other=0) > n)
     if first is None:
-        value = tl.load(source + t * of[0] + n * of[1] + columns * of[2], mask=wanted, other=0.0).to(tl.float32)
+        at = source + t * of[0] + n * of[1] + columns * of[2]
+        value = tl.load(at, mask=wanted, other=0.0).to(tl.float32)
+        for share in tl.static_range(1, SHARES):
+            value += tl.load(at + share * apart, mask=wanted, other=0.0)
     else:
         before = (t + ahead >= 0) & (t + ahead < T)
         value = tl.load(source + (t + ahead) * of[0] + n * of[1] + columns * of[2], mask=wanted & before, other=0.0).to(
@@ -52,7 +56,12 @@ def copy(  # type: ignore[no-untyped-def]
         start = tl.load(first + n * initial[0] + columns * initial[1], mask=wanted & ~before, other=0.0)
         value = tl.where(before, value, start.to(tl.float32))
     if peak0 is not None:
-        value = unscaled(unscaled(value, peak0), peak1)
+        if BY_ROWS:
+            value = unscaled(value, tl.load(peak0 + (t * of[0] + n * of[1]) // C, mask=t < T, other=LEAST_PEAK))
+        else:
+            value = unscaled(value, tl.load(peak0))
+    if peak1 is not None:
+        value = unscaled(value, tl.load(peak1))
     if CLEAN:
         value = undefined_if_infinite(value)
     tl.store(target + t * to[0] + n * to[1] + columns * to[2], value.to(target.dtype.element_ty), mask=inside)
@@ -61,13 +70,16 @@ def copy(  # type: ignore[no-untyped-def]
 @jit
 def copy_pair(  # type: ignore[no-untyped-def]
     target0, target1, source0, source1, first0, first1, sizes, peak0, peak1,
-    T, N, C, to0, to1, of0, of1, initial0, initial1, CLEAN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    T, N, C, to0, to1, of0, of1, initial0, initial1, apart,
+    CLEAN: tl.constexpr, SHARES: tl.constexpr, BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Both copies of a job, the grid's second axis telling which."""
     if tl.program_id(1) == 0:
-        copy(target0, source0, first0, sizes, peak0, peak1, T, N, C, to0, of0, initial0, -1, CLEAN, ROWS, COLUMNS)
+        copy(target0, source0, first0, sizes, peak0, peak1, T, N, C, to0, of0, initial0, apart, -1,
+             CLEAN, SHARES, BY_ROWS, ROWS, COLUMNS)  # fmt: skip
     else:
-        copy(target1, source1, first1, sizes, peak0, peak1, T, N, C, to1, of1, initial1, 1, CLEAN, ROWS, COLUMNS)
+        copy(target1, source1, first1, sizes, peak0, peak1, T, N, C, to1, of1, initial1, apart, 1,
+             CLEAN, SHARES, BY_ROWS, ROWS, COLUMNS)  # fmt: skip
 
 
 class Rows:
@@ -91,12 +103,22 @@ class Rows:
         return (self.t * width, self.n * width, 1)
 
 
+class Scales(Enum):
+    """Which scales are in a product of two scaled matrices."""
+
+    NONE = 0
+    BOTH = 1
+    SECOND = 2  # the first one's were taken off before
+    ROWS = 3  # both, and each row of the first one has its own
+
+
 @dataclass(frozen=True)
 class Move:
     """A job: [T, N, C] from each source to its target, with their strides in elements.
 
     `initial` are the strides of the initial states of a shifted job, `clean` makes infinities NaN, `masked` writes
-    zeros where `sizes` says that there is no data, `scaled` takes the scales of two operands off their product.
+    zeros where `sizes` says that there is no data, `scaled` tells which scales of two operands are taken off their
+    product, `shares` how many sources, `apart` elements from each other, are added.
     """
 
     shape: tuple[int, int, int]
@@ -107,7 +129,9 @@ class Move:
     initial: tuple[Strides, ...] = ()
     clean: bool = True
     masked: bool = False
-    scaled: bool = False
+    scaled: Scales = Scales.NONE
+    shares: int = 1
+    apart: int = 0
 
     def kernel(self, device: torch.device) -> Kernel:
         """Called with targets, sources, initial states and sizes; see `pointers`."""
@@ -125,11 +149,20 @@ class Move:
                 [self.source_dtype] * len(self.sources),
                 [self.source_dtype] * len(self.initial),
                 torch.int64 if self.masked else None,
-                (torch.int32, torch.int32) if self.scaled else (None, None),
+                (
+                    torch.int32 if self.scaled in (Scales.BOTH, Scales.ROWS) else None,
+                    torch.int32 if self.scaled is not Scales.NONE else None,
+                ),
             ),
-            (steps, batch, width, *_two(self.targets), *_two(self.sources), *_two(self.initial or ((0, 0),))),
-            {"CLEAN": self.clean, "ROWS": rows, "COLUMNS": columns},
-        )
+            (
+                steps, batch, width, *_two(self.targets), *_two(self.sources), *_two(self.initial or ((0, 0),)),
+                self.apart,
+            ),
+            {
+                "CLEAN": self.clean, "SHARES": self.shares, "BY_ROWS": self.scaled is Scales.ROWS, "ROWS": rows,
+                "COLUMNS": columns,
+            },
+        )  # fmt: skip
 
 
 def pointers(

@@ -1,8 +1,11 @@
 """One step of the recurrence a launch: for devices, shapes and tools that cannot keep a grid resident.
 
 Step s of a chain finds what the previous step left, multiplies its gate gradients with w_hh (or finds that product in
-`products`, where a library has made it), and leaves its own. After the last step one more launch makes the initial
-states' gradients.
+`products`, where a library has made it, in one piece or several to be added), and leaves its own. After the last step
+one more launch makes the initial states' gradients.
+
+For products of float32 in halves (see `triton_halves`) a program has whole rows: it finds their largest gate gradient
+and leaves the halves of them all, scaled by it.
 """
 
 from __future__ import annotations
@@ -11,17 +14,21 @@ import triton.language as tl
 
 from ...gpu.launch import jit
 from .._shared.lstm_gates_triton import gate_gradients
+from .triton_products import LEAST_PEAK, magnitude, scaled, unscaled
 
 
 @jit
 def advance(  # type: ignore[no-untyped-def]
     delta, weights, i0, f0, g0, o0, tanhc0, c0, i1, f1, g1, o1, tanhc1, c1, start, dy, dh, dc, dh_prev, dc_prev, sizes,
-    carry, products, clock, T, N, saved_of, start_of, dy_of, dh_of, dc_of, dh_prev_of, dc_prev_of, delta_of,
-    H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEEP: tl.constexpr, WIDEN: tl.constexpr,
-    PRECISION: tl.constexpr,
+    carry, products, halves, peaks, peak, clock, T, N, saved_of, start_of, dy_of, dh_of, dc_of, dh_prev_of, dc_prev_of,
+    delta_of, H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEEP: tl.constexpr, PIECES: tl.constexpr,
+    PRECISE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """A tile [ROWS, UNITS] of step `clock // 4` of direction `program_id(2)`."""
-    s = tl.load(clock) // 4
+    """A tile [ROWS, UNITS] of a step of direction `program_id(2)`.
+
+    Which step it is, is told by `clock`: by what is there or, as there is no need to wait for that, by the address.
+    """
+    s = tl.load(clock) if INTERPRETED else (clock.to(tl.int64) // 16).to(tl.int32)
     reverse = tl.program_id(2)
     rows = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     units = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
@@ -50,17 +57,21 @@ def advance(  # type: ignore[no-untyped-def]
     else:
         gradient = tl.zeros([ROWS, UNITS], tl.float32)
         if products is not None:
-            at = reverse.to(tl.int64) * N * H + n * H + u
-            gradient = tl.load(products + at, mask=mine, other=0.0)
+            for piece in tl.static_range(PIECES):
+                at = (reverse.to(tl.int64) * PIECES + piece) * N * H + n * H + u
+                gradient += tl.load(products + at, mask=mine, other=0.0)
+            if halves is not None:
+                row_peaks = peaks + ((s + 1) % 2 * tl.num_programs(2) + reverse) * N + n
+                gradient = unscaled(unscaled(gradient, tl.load(row_peaks, mask=n < N, other=LEAST_PEAK)), tl.load(peak))
         else:
             for k0 in range(0, 4 * H, DEEP):
                 k = k0 + tl.arange(0, DEEP)[None, :]
                 own = delta + later * delta_of[0] + n * delta_of[1] + k
                 d = tl.load(own, mask=(n < N) & (k < 4 * H), other=0.0)
                 w = tl.load(weights + units[:, None] * (4 * H) + k, mask=(units < H)[:, None] & (k < 4 * H), other=0.0)
-                if WIDEN:
+                if INTERPRETED:
                     d, w = d.to(tl.float32), w.to(tl.float32)
-                gradient = tl.dot(d, w.T, gradient, input_precision=PRECISION)
+                gradient = tl.dot(d, w.T, gradient, input_precision="tf32x3" if PRECISE else "tf32")
         if sizes is not None:
             gradient = tl.where(tl.load(sizes + later) > n, gradient, tl.load(carried, mask=mine, other=0.0))
         cell = tl.load(carried_c, mask=mine, other=0.0)
@@ -93,7 +104,8 @@ def advance(  # type: ignore[no-untyped-def]
             di, df = tl.where(valid, di, 0.0), tl.where(valid, df, 0.0)
             dg, do = tl.where(valid, dg, 0.0), tl.where(valid, do, 0.0)
             dc_new = tl.where(valid, dc_new, cell)
-        tl.store(carried, gradient, mask=mine)
+        if sizes is not None:
+            tl.store(carried, gradient, mask=mine)
         tl.store(carried_c, dc_new, mask=mine)
         dtype = delta.dtype.element_ty
         own = delta + t * delta_of[0] + n * delta_of[1] + u
@@ -101,3 +113,22 @@ def advance(  # type: ignore[no-untyped-def]
         tl.store(own + H, df.to(dtype), mask=mine)
         tl.store(own + 2 * H, dg.to(dtype), mask=mine)
         tl.store(own + 3 * H, do.to(dtype), mask=mine)
+        if halves is not None:
+            magnitudes = tl.maximum(tl.maximum(magnitude(di), magnitude(df)), tl.maximum(magnitude(dg), magnitude(do)))
+            largest = tl.max(tl.maximum(tl.where(mine, magnitudes, 0), LEAST_PEAK), axis=1)[:, None]
+            tl.store(peaks + (s % 2 * tl.num_programs(2) + reverse) * N + n, largest, mask=n < N)
+            into = halves + (reverse.to(tl.int64) * N + n) * (12 * H) + u
+            put_halves(into, scaled(di, largest), mine, H, PRECISE)
+            put_halves(into + H, scaled(df, largest), mine, H, PRECISE)
+            put_halves(into + 2 * H, scaled(dg, largest), mine, H, PRECISE)
+            put_halves(into + 3 * H, scaled(do, largest), mine, H, PRECISE)
+
+
+@jit
+def put_halves(into, x, mine, H: tl.constexpr, PRECISE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The high part; where precision is wanted, the low and again the high part behind it."""
+    high = x.to(tl.float16)
+    tl.store(into, high, mask=mine)
+    if PRECISE:
+        tl.store(into + 4 * H, (x - high.to(tl.float32)).to(tl.float16), mask=mine)
+        tl.store(into + 8 * H, high, mask=mine)

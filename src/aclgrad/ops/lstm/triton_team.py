@@ -27,7 +27,9 @@ from triton.experimental.gluon import language as gl
 from .triton_team_parts import (
     CHUNK,
     LINE,
+    SUMMED,
     WIDE,
+    add_four,
     arrive,
     fetch,
     gate_gradients,
@@ -138,6 +140,9 @@ def recur(
     sum_g = gl.zeros([OWN, ROWS], gl.float32, cell)
     sum_o = gl.zeros([OWN, ROWS], gl.float32, cell)
 
+    units = share * UNITS + part * OWN + gl.arange(0, OWN, gl.SliceLayout(1, cell))
+    to_sums = sums + (gl.program_id(1) * gl.num_programs(2) + reverse) * (4 * H) + units
+
     for s in range(T + 1):
         now = delta + t.to(gl.int64) * delta_of[0]
         for r in gl.static_range(CHUNKS):
@@ -178,6 +183,16 @@ def recur(
                           mine, saved_of[0], dy_of[0]),
                 )  # fmt: skip
         if s < T:
+            if dtype == gl.float32:  # a long sum in one go would be less accurate than the rest
+                if s % SUMMED == SUMMED - 1:
+                    add_four(
+                        to_sums, gl.sum(sum_i, axis=1), gl.sum(sum_f, axis=1), gl.sum(sum_g, axis=1),
+                        gl.sum(sum_o, axis=1), units < H, s >= SUMMED, H,
+                    )  # fmt: skip
+                    sum_i = gl.zeros_like(sum_i)
+                    sum_f = gl.zeros_like(sum_f)
+                    sum_g = gl.zeros_like(sum_g)
+                    sum_o = gl.zeros_like(sum_o)
             for r in gl.static_range(CHUNKS):
                 d_n = d_row + r * ROWS
                 wait_for(counters + r * (members + 1) * LINE, (s + 1) * members)
@@ -207,8 +222,7 @@ def recur(
         mine = (n < N) & (u < H)
         put_state(dh_prev, dh_prev_of, reverse, n, u, mine, dhs[r])
         put_state(dc_prev, dc_prev_of, reverse, n, u, mine, dcs[r])
-    units = share * UNITS + part * OWN + gl.arange(0, OWN, gl.SliceLayout(1, cell))
-    at = sums + (gl.program_id(1) * gl.num_programs(2) + reverse) * (4 * H) + units
-    put_four(
-        at, gl.sum(sum_i, axis=1), gl.sum(sum_f, axis=1), gl.sum(sum_g, axis=1), gl.sum(sum_o, axis=1), units < H, H
-    )
+    add_four(
+        to_sums, gl.sum(sum_i, axis=1), gl.sum(sum_f, axis=1), gl.sum(sum_g, axis=1), gl.sum(sum_o, axis=1), units < H,
+        (dtype == gl.float32) & (T >= SUMMED), H,
+    )  # fmt: skip

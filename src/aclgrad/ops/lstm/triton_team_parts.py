@@ -21,6 +21,7 @@ from .._shared import lstm_gates_triton
 gate_gradients = gluon.jit(lstm_gates_triton.gate_gradients.fn)
 LINE = gl.constexpr(32)  # words a counter has to itself
 IN_REGISTERS, IN_SHARED, IN_MEMORY, WIDE = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2), gl.constexpr(3)
+SUMMED = gl.constexpr(64)  # steps whose gate gradients are summed before they are added to what was summed before
 CHUNK = gl.constexpr(64)  # columns of gate gradients that a wide product takes at a time: 128 bytes
 
 
@@ -233,3 +234,14 @@ def put_four(pointer, i, f, g, o, mask, STEP: gl.constexpr):
     gl.store(pointer + STEP, f.to(dtype), mask=mask)
     gl.store(pointer + 2 * STEP, g.to(dtype), mask=mask)
     gl.store(pointer + 3 * STEP, o.to(dtype), mask=mask)
+
+
+@gluon.jit
+def add_four(pointer, i, f, g, o, mask, there, STEP: gl.constexpr):
+    """Add one value for each gate to what is there, if anything is."""
+    before = mask & there
+    i += gl.load(pointer, mask=before, other=0.0)
+    f += gl.load(pointer + STEP, mask=before, other=0.0)
+    g += gl.load(pointer + 2 * STEP, mask=before, other=0.0)
+    o += gl.load(pointer + 3 * STEP, mask=before, other=0.0)
+    put_four(pointer, i, f, g, o, mask, STEP)

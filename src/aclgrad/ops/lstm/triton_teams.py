@@ -27,9 +27,6 @@ RESERVED = 7 * 1024
 MEETING, SECOND_MEETING, CHUNK = 1.5, 1.8, 3.0
 """Microseconds a step costs at least; for partial sums on top; for every chunk of rows on top."""
 
-LAUNCHES = 40
-"""Microseconds of a step that is launched by itself."""
-
 READ, MULTIPLY, WIDE_MULTIPLY = 52e3, 2.3e6, 4.6e6
 """Bytes a program reads, half-precision multiplications it does by warps or by warpgroups in a microsecond."""
 
@@ -104,12 +101,6 @@ def best_team(dims: LstmDims, dtype: torch.dtype, limits: Limits | None) -> Team
     if limits is None:
         return None
     return min(teams(dims, dtype.itemsize, limits), key=lambda team: team.cost, default=None)
-
-
-def steps_cost(dims: LstmDims, dtype: torch.dtype) -> float:
-    """A guess at the microseconds of a step that is launched by itself."""
-    rate = 30e6 if dtype == torch.float32 else 200e6  # multiplications a microsecond
-    return LAUNCHES + dims.D * dims.N * 4 * dims.H * dims.H / rate
 
 
 def teams(dims: LstmDims, itemsize: int, limits: Limits) -> Iterator[Team]:

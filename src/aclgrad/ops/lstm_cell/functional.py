@@ -8,7 +8,35 @@ from torch import Tensor
 
 from . import spec
 
+CellStates = tuple[Tensor, Tensor, Tensor]
 CellGradients = tuple[Tensor, Tensor, Tensor | None]
+
+
+def lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+    *,
+    out: tuple[Tensor | None, Tensor | None, Tensor | None] | None = None,
+    backend: str | None = None,
+) -> CellStates:
+    """The fused LSTM cell: what follows the two matrix products of `nn.LSTMCell`.
+
+    Shapes: `input_gates` = x @ w_ihᵀ and `hidden_gates` = hx @ w_hhᵀ [N, 4H], their columns in blocks i, f, g, o; `cx`
+    [N, H]; `input_bias` and `hidden_bias` [4H], both or none. Returns (hy [N, H], cy [N, H], storage [N, 4H]), of which
+    `storage` holds the activated gates for `lstm_cell_backward`. One dtype for all: float32, float16, bfloat16 or
+    float64; half types are computed in float32 and rounded once.
+
+    >>> import torch, aclgrad
+    >>> gates = torch.zeros(1, 8)
+    >>> hy, cy, storage = aclgrad.lstm_cell(gates, gates, torch.ones(1, 2))
+    >>> cy
+    tensor([[0.5000, 0.5000]])
+    """
+    states = spec.lstm_cell(input_gates, hidden_gates, cx, input_bias, hidden_bias, out=out, backend=backend)
+    return cast(CellStates, states)
 
 
 def lstm_cell_backward(

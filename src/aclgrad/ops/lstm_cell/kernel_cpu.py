@@ -1,8 +1,9 @@
-"""The LSTM cell's gradient on the CPU: one pass over the gates, the bias gradient gathered on the way.
+"""The LSTM cell and its gradient on the CPU: one pass over the gates, the bias gradient gathered on the way.
 
-Rows are cut into blocks and columns into strips, by shape alone. A thread walks whole pieces, a group of rows at a
-time: it makes their gradients, and sums those of the gates, unrounded, while they are in a near cache. In the end the
-sums of the blocks are added in the order of their rows. So the bits do not depend on the number of threads.
+`cpu_forward` has the loops of the cell itself. For its gradient rows are cut into blocks and columns into strips, by
+shape alone. A thread walks whole pieces, a group of rows at a time: it makes their gradients, and sums those of the
+gates, unrounded, while they are in a near cache. In the end the sums of the blocks are added in the order of their
+rows. So the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from ...core.meta import Meta
 from ...core.spec import Call
 from ...cpu.compiler import Step, jit
 from ...cpu.lanes import apart, cast, contiguous
-from ...cpu.strided import moved, stepped
+from ...cpu.strided import Loops, moved, stepped
 from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
+from .cpu_forward import forward
+from .layout import GATED, gate_distances, operand_strides
 
 GATES = 4
 GRAIN = 4096  # elements worth a thread
@@ -29,6 +32,7 @@ LINE = 16  # elements; sums start on a cache line
 MOST_BLOCKS, LEAST_ROWS = 32, 16
 MOST_COLUMNS, LEAST_COLUMNS = 2048, 256  # of a strip: long runs stream well, and their sums must stay in a near cache
 ENOUGH_PIECES = 8  # strips are no shorter than this many pieces need
+LONG_STRIP, SHORT_STRIP = 2048, 64  # cells of the forward pass; short ones where layouts are crossed
 HEAD = 8
 FIRST_GRADIENT = 8  # of the gates, among the operands
 
@@ -177,6 +181,37 @@ def _kernel(
         _fold(thread, threads, table, sums, bias)
 
 
+class LstmCell:
+    """Phase two of `lstm_cell`."""
+
+    workspace = 0
+
+    def __init__(self, call: Call) -> None:
+        metas = [call[name] for name in call.spec.params]
+        loops = Loops.over(call["cx"].shape, *operand_strides(call).values())
+        missing = (0,) * (2 - len(loops.sizes))
+        lines, cells = (*(1 for _ in missing), *loops.sizes)
+        down, along = zip(*((*missing, *steps) for steps in loops.strides), strict=True)
+        plain = all(step in (0, 1) for step in along)  # as for the gradient
+        strip = SHORT_STRIP if loops.crossed else LONG_STRIP
+        parts = [GATES if name in GATED else 1 for name in call.spec.params]
+        of_parts = [step for steps in (along, down) for k, count in enumerate(parts) for step in [steps[k]] * count]
+        head = (lines, cells, strip, *gate_distances(call))
+        self._table = torch.tensor([*head, *of_parts], dtype=torch.int64)
+        self._table_address = self._table.data_ptr()
+        self._count = loops.count
+        pointers = [
+            None if meta is None else Step(meta.dtype, step if plain else None)
+            for meta, step in zip(metas, along, strict=True)
+        ]
+        self._kernel = Kernel(forward, (torch.int64, *pointers))
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute; see `Launch`."""
+        addresses = [tensor.data_ptr() for tensor in (*args, *outs) if tensor is not None]
+        self._kernel(team_size(self._count, GRAIN), self._table_address, *addresses)
+
+
 class LstmCellBackward:
     """Phase two of `lstm_cell_backward`."""
 
@@ -229,6 +264,11 @@ class LstmCellBackward:
             self._kernel(threads, *operands, *kept, scratch, grad_bias.data_ptr())
         else:
             self._kernel(threads, *operands)
+
+
+def lstm_cell(call: Call) -> Launch:
+    """Any of the float dtypes, any strides."""
+    return LstmCell(call)
 
 
 def lstm_cell_backward(call: Call) -> Launch:

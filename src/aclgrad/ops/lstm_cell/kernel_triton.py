@@ -1,8 +1,9 @@
 """The LSTM cell's gradient on a GPU: one pass over the gates, the bias gradient gathered on the way.
 
 A program takes a strip of columns and a block of rows, a few rows at a time, and sums the gates' gradients, unrounded.
-Where one block holds all rows, that is the bias gradient; otherwise a second launch adds the sums of the blocks. Blocks
-depend on shape, layout and device alone and sums are added in a fixed order, so the bits are the same at every call.
+The rows of the blocks take turns, so that what all programs read at a time lies together. Where one block holds all
+rows, its sum is the bias gradient; otherwise a second launch adds the sums of the blocks. Blocks depend on shape,
+layout and device alone and sums are added in a fixed order, so the bits are the same at every call.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...gpu.launch import Kernel, Number, jit, multiprocessors, overlaps
 from ...gpu.maths import tanh, undefined_if_infinite
 from ...gpu.strided import INT32
 from .._shared.lstm_gates_triton import gate_gradients
+from .triton_forward import LstmCell
 
 GATES = 4
 FEW_ROWS = 128  # are one block: a second launch would take longer than they do
@@ -30,17 +32,17 @@ FOLD_ROWS, FOLD_COLUMNS = 256, 16
 
 
 class Blocks(NamedTuple):
-    """How a matrix is cut: a program's columns, its rows, and how many of those at a time by how many warps."""
+    """How a matrix is cut: a program's columns, and how many rows it takes at a time by how many warps."""
 
     rows: int
     columns: int
-    height: int
     warps: int
 
 
-NARROW = Blocks(rows=64, columns=16, height=FEW_ROWS, warps=4)
-CROSSED = Blocks(rows=32, columns=32, height=128, warps=8)  # layouts that disagree meet in square tiles
-WIDE = Blocks(rows=1, columns=256, height=0, warps=2)  # the height is chosen so that all programs run at once
+NARROW = Blocks(rows=64, columns=16, warps=4)
+CROSSED = Blocks(rows=32, columns=32, warps=8)  # layouts that disagree meet in square tiles
+CROSSED_ROWS = 128  # of a block
+WIDE = Blocks(rows=1, columns=256, warps=2)  # in as many blocks as can run at once
 RESIDENT = 8  # WIDE programs of a multiprocessor
 REGISTERS = 128  # of a thread: as many as that leaves, or the compiler would load a row no sooner than it is needed
 
@@ -90,11 +92,11 @@ def _load_all(sources, at, strides, bounds, FULL: tl.constexpr):  # type: ignore
 @jit
 def _cell(  # type: ignore[no-untyped-def]
     dh, dc, cx, cy, storage, gates, dcx, sums,
-    rows, columns, height, dh_strides, dc_strides, cx_strides, cy_strides, storage_strides, gates_strides, dcx_strides,
+    rows, columns, dh_strides, dc_strides, cx_strides, cy_strides, storage_strides, gates_strides, dcx_strides,
     sums_strides,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FULL: tl.constexpr, LONG: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """A strip of columns of a block of `height` rows, which are asked for one step ahead.
+    """A strip of columns of a block of rows, which are asked for one step ahead.
 
     `sums`, if wanted, has strides from block to block and from column to column. Where all strips are `FULL` and rows
     are taken one by one there is nothing to mask; the row ahead of the last is then the last again.
@@ -103,11 +105,10 @@ def _cell(  # type: ignore[no-untyped-def]
     block = tl.program_id(0) // strips
     strip = tl.program_id(0) % strips * COLUMNS + tl.arange(0, COLUMNS)
     column, row = strip[None, :], tl.arange(0, ROWS)[:, None]
-    start = block * height
+    start, turn = block * ROWS, tl.num_programs(0) // strips * ROWS
     if LONG:
         column, row, start = column.to(tl.int64), row.to(tl.int64), start.to(tl.int64)
-    end = tl.minimum(start + height, rows)
-    bounds = (end, columns)
+    bounds = (rows, columns)
     next_gate, next_grad = columns * storage_strides[1], columns * gates_strides[1]
     sources = (dh, dc, cx, cy, storage, storage + next_gate, storage + 2 * next_gate, storage + 3 * next_gate)
     strides = (dh_strides, dc_strides, cx_strides, cy_strides, storage_strides)
@@ -116,8 +117,8 @@ def _cell(  # type: ignore[no-untyped-def]
     sum_g = tl.zeros([ROWS, COLUMNS], tl.float32)
     sum_o = tl.zeros([ROWS, COLUMNS], tl.float32)
     here = _load_all(sources, (start, row, column), strides, bounds, FULL)
-    while start < end:
-        ahead = tl.minimum(start + ROWS, end - 1) if FULL else start + ROWS
+    while start < rows:
+        ahead = tl.minimum(start + turn, rows - 1) if FULL else start + turn
         there = _load_all(sources, (ahead, row, column), strides, bounds, FULL)
         grad_h, grad_c, before, after, i, f, g, o = here
         di, df, dg, do, dc_prev = gate_gradients(
@@ -135,7 +136,7 @@ def _cell(  # type: ignore[no-untyped-def]
             sum_f += df if FULL else tl.where(_inside(at, bounds), df, 0.0)
             sum_g += dg if FULL else tl.where(_inside(at, bounds), dg, 0.0)
             sum_o += do if FULL else tl.where(_inside(at, bounds), do, 0.0)
-        start, here = start + ROWS, there
+        start, here = start + turn, there
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
     if sums is not None:
@@ -172,8 +173,7 @@ class LstmCellBackward:
         rows, columns = call["cx"].shape
         metas = [call[name] for name in ("grad_hy", "grad_c", "cx", "cy", "storage", "grad_gates", "grad_cx")]
         strides = [(0, 0) if meta is None else meta.strides for meta in metas]
-        cut = _blocks(rows, columns, strides, call.device)
-        blocks = max(1, triton.cdiv(rows, cut.height))  # without rows there still is a bias gradient, of zeros
+        cut, blocks = _blocks(rows, columns, strides, call.device)
         bias: Meta | None = call["grad_bias"]
         folding = bias is not None and blocks > 1
         overlap = folding and overlaps(call.device)
@@ -191,7 +191,7 @@ class LstmCellBackward:
             (blocks * triton.cdiv(columns, cut.columns),),
             call.device,
             [*(None if meta is None else meta.dtype for meta in metas), sums[0]],
-            (rows, columns, cut.height, *strides, sums[1]),
+            (rows, columns, *strides, sums[1]),
             {
                 "ROWS": cut.rows,
                 "COLUMNS": cut.columns,
@@ -222,15 +222,19 @@ def _folding(bias: Meta, blocks: int, overlap: bool) -> Kernel:
     )  # fmt: skip
 
 
-def _blocks(rows: int, columns: int, strides: Sequence[tuple[int, ...]], device: torch.device) -> Blocks:
-    """By the shape, the layout and the size of the device."""
+def _blocks(rows: int, columns: int, strides: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Blocks, int]:
+    """The cut and the number of blocks, by the shape, the layout and the size of the device."""
     if any(down < along for down, along in strides):
-        return CROSSED
+        return CROSSED, max(1, triton.cdiv(rows, CROSSED_ROWS))  # without rows there still is a bias gradient, of zeros
     if rows <= FEW_ROWS:
-        return NARROW
+        return NARROW, 1
     strips = triton.cdiv(columns, WIDE.columns)
-    blocks = min(FOLD_ROWS, max(1, RESIDENT * multiprocessors(device) // max(1, strips)))
-    return WIDE._replace(height=triton.cdiv(rows, blocks))
+    return WIDE, min(FOLD_ROWS, rows, max(1, RESIDENT * multiprocessors(device) // max(1, strips)))
+
+
+def lstm_cell(call: Call) -> Launch:
+    """Any of the float dtypes but float64, any strides."""
+    return LstmCell(call)
 
 
 def lstm_cell_backward(call: Call) -> Launch:

@@ -1,4 +1,4 @@
-"""Contract of aclnnThnnFusedLstmCellBackward."""
+"""Contracts of aclnnThnnFusedLstmCell and aclnnThnnFusedLstmCellBackward."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import torch
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.meta import Meta
 from ...core.registry import register
-from ...core.rules import nd_format, required, same_dtype, shape, strictly, supported_dtypes
+from ...core.rules import dtype_of, nd_format, rank, required, same_dtype, shape, strictly, supported_dtypes
 from ...core.spec import BF16, F16, F32, F64, Call, Flag, OpSpec, Out, Tensor
 
 FLOATS = (F32, F16)
 GENEROUS = (BF16, F64)
+FORWARD_MATRICES = ("input_gates", "hidden_gates", "cx", "hy", "cy", "storage")
+BIASES = ("input_bias", "hidden_bias")
 STATES = ("grad_hy", "grad_c", "cx", "cy")
 OUTPUTS = ("grad_gates", "grad_cx", "grad_bias")
 TENSORS = (*STATES, "storage", *OUTPUTS)
@@ -24,6 +26,48 @@ class CellDims(NamedTuple):
 
     N: int
     H: int
+
+
+def both_biases_or_none(call: Call) -> None:
+    """A cell has two biases or none."""
+    missing = [call.label(name) for name in BIASES if call[name] is None]
+    if len(missing) == 1:
+        raise NullArgument(f"{missing[0]} is null, expected both biases or none", missing[0])
+
+
+lstm_cell = register(
+    OpSpec(
+        name="lstm_cell",
+        aclnn="aclnnThnnFusedLstmCell",
+        summary="the LSTM cell after its two matrix products",
+        package=__package__,
+        args=(
+            Tensor("input_gates", "inputGates", FLOATS, generous=GENEROUS),
+            Tensor("hidden_gates", "hiddenGates", FLOATS, generous=GENEROUS),
+            Tensor("cx", "cx", FLOATS, generous=GENEROUS),
+            Tensor("input_bias", "inputBiasOptional", FLOATS, generous=GENEROUS),
+            Tensor("hidden_bias", "hiddenBiasOptional", FLOATS, generous=GENEROUS),
+        ),
+        outs=(
+            Out("hy", "hyOut", FLOATS, lambda c: (c.dims.N, c.dims.H), dtype_of("cx"), generous=GENEROUS),
+            Out("cy", "cyOut", FLOATS, lambda c: (c.dims.N, c.dims.H), dtype_of("cx"), generous=GENEROUS),
+            Out("storage", "storageOut", FLOATS, lambda c: (c.dims.N, 4 * c.dims.H), dtype_of("cx"), generous=GENEROUS),
+        ),
+        dims=lambda call: CellDims(*call.tensor("cx").shape),
+        rules=(
+            required("input_gates", "hidden_gates", "cx"),
+            both_biases_or_none,
+            required("hy", "cy", "storage"),
+            rank(2, 2, *FORWARD_MATRICES),
+            rank(1, 1, *BIASES),
+            *(shape(name, "N", "4H") for name in ("input_gates", "hidden_gates", "storage")),
+            *(shape(name, "4H") for name in BIASES),
+            *(shape(name, "N", "H") for name in ("hy", "cy")),
+            supported_dtypes(*FORWARD_MATRICES, *BIASES),
+            same_dtype((*FORWARD_MATRICES, *BIASES)),
+        ),
+    )
+)
 
 
 def _base(call: Call) -> tuple[str, Meta]:

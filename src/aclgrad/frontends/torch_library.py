@@ -1,0 +1,101 @@
+"""`torch.ops.aclgrad.*`: every operator as an op of torch's dispatcher, derived from its contract.
+
+An op has the arguments of the Python function, with the same defaults, and returns the outputs; one that is not
+produced is an empty tensor or an empty list, since an op cannot return None. Fake kernels run the contract on metadata,
+so `torch.compile` and `torch.export` see shapes, strides and refusals without computing anything. What the `autograd`
+of a family names is differentiable; the gradient of anything else is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, get_type_hints
+
+import torch
+
+from ..core.autograd import refusal
+from ..core.plan import Operator, allocated
+from ..core.registry import operators
+from ..core.spec import BoolArray, Flag, Float, InOut, Int, OutList, Param, TensorList
+
+NAMESPACE = "aclgrad"
+LIBRARY: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]  # torch leaves it untyped
+DEVICES = ("CPU", "CUDA")
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)  # what is planned for must be what comes
+
+_TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", BoolArray: "bool[]", TensorList: "Tensor[]"}
+
+
+def register() -> None:
+    """Define an op for every operator, and the gradients their families know."""
+    for operator in operators():
+        define(operator, getattr(importlib.import_module(operator.spec.package), operator.spec.name))
+        differentiate(operator)
+    for package in dict.fromkeys(operator.spec.package for operator in operators()):
+        for operator in getattr(importlib.import_module(f"{package}.autograd"), "FURTHER", ()):
+            define(operator, None)
+            differentiate(operator)
+
+
+def differentiate(operator: Operator) -> None:
+    """Register the operator's gradient, or its refusal; torch takes neither for an op that updates its arguments."""
+    spec = operator.spec
+    if spec.updated:
+        return
+    known = importlib.import_module(f"{spec.package}.autograd").GRADIENTS
+    gradient = known.get(spec.name) or refusal(
+        f"aclgrad.{spec.name} is not differentiable; the modules of aclgrad.nn are"
+    )
+    torch.library.register_autograd(
+        f"{NAMESPACE}::{spec.name}", gradient.backward, setup_context=gradient.setup, lib=LIBRARY
+    )
+
+
+def schema(operator: Operator, function: Callable[..., Any] | None) -> str:
+    """The op's schema: kinds from the contract, defaults and what may be None from the typed Python function."""
+    spec = operator.spec
+    hints = get_type_hints(function) if function else {}
+    parameters = inspect.signature(function).parameters if function else {}
+    arguments = []
+    for k, param in enumerate(spec.args):
+        kind = f"Tensor({chr(ord('a') + k)}!)" if isinstance(param, InOut) else _TYPES.get(type(param), "Tensor")
+        optional = "?" if type(None) in getattr(hints.get(param.name), "__args__", ()) else ""
+        default = parameters[param.name].default if parameters else inspect.Parameter.empty
+        given = "" if default is inspect.Parameter.empty else f"={default}"
+        arguments.append(f"{kind}{optional} {param.name}{given}")
+    returned = ["Tensor[]" if isinstance(out, OutList) else "Tensor" for out in spec.outs]
+    result = returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
+    return f"{spec.name}({', '.join(arguments)}) -> {result}"
+
+
+def define(operator: Operator, function: Callable[..., Any] | None) -> None:
+    """Make the operator an op with its fake kernel; one without a Python function has no defaults."""
+    spec = operator.spec
+    parameters = inspect.signature(function).parameters if function else {}
+    defaults = [parameters[param.name].default for param in spec.args] if function else []
+
+    def kernel(*args: Any) -> Any:
+        complete = (*args, *defaults[len(args) :])  # the dispatcher leaves out what equals its default at the end
+        outs = operator(*complete)
+        return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
+
+    def fake(*args: Any) -> Any:
+        _, produced = operator.describe((*args, *defaults[len(args) :]))
+        return _returned(operator, allocated(produced), args)
+
+    LIBRARY.define(schema(operator, function), tags=TAGS)
+    for device in DEVICES:
+        LIBRARY.impl(spec.name, kernel, device)
+    torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
+
+
+def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
+    """The outputs as an op may return them."""
+    first = next(arg for arg in args if isinstance(arg, torch.Tensor))
+    shown = tuple(
+        out if out is not None else [] if isinstance(param, OutList) else first.new_empty(0)
+        for param, out in zip(operator.spec.outs, outs, strict=True)
+    )
+    return shown[0] if len(shown) == 1 else shown or None

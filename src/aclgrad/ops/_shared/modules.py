@@ -1,0 +1,58 @@
+"""What the modules share: the dtype autocast asks for, and the check of an argument's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...core.errors import InvalidArgument, WrongType
+from ...core.meta import dtype_name
+
+
+def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
+    """The dtype that autocast runs products in on the tensor's device; None where it is off."""
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
+    """The tensors in autocast's dtype, as torch casts the arguments of its own fused modules; float64 is left alone."""
+    if dtype is None:
+        return list(tensors)
+    return [t if t.dtype == torch.float64 else t.to(dtype) for t in tensors]
+
+
+def require_tensor(name: str, value: object) -> None:
+    """Raise unless it is a tensor."""
+    if not isinstance(value, Tensor):
+        raise WrongType(f"{name} is {type(value).__name__}, expected a tensor", name)
+
+
+def require_shape(name: str, value: object, expected: Sequence[int | None], symbols: str) -> None:
+    """Raise unless it is a tensor of this shape; None stands for any size."""
+    require_tensor(name, value)
+    assert isinstance(value, Tensor)  # as just required
+    shape = value.shape
+    if len(shape) != len(expected) or any(e is not None and s != e for s, e in zip(shape, expected, strict=True)):
+        sizes = ", ".join("*" if size is None else str(size) for size in expected)
+        raise InvalidArgument(f"{name} has shape {list(shape)}, expected [{sizes}] = {symbols}", name)
+
+
+def require_states(hx: object, expected: Sequence[int], symbols: str) -> None:
+    """Raise unless it is None, for zeros, or the states (h, c) of an LSTM, both of this shape."""
+    if hx is None:
+        return
+    if not isinstance(hx, tuple | list):
+        raise WrongType(f"hx is {type(hx).__name__}, expected a tuple (h, c)", "hx")
+    if len(hx) != 2:
+        raise InvalidArgument(f"hx has {len(hx)} members, expected 2: (h, c)", "hx")
+    for k, state in enumerate(hx):
+        require_shape(f"hx[{k}]", state, expected, symbols)
+
+
+def require_dtype(name: str, value: Tensor, expected: torch.dtype, like: str) -> None:
+    """Raise unless the tensor has this dtype."""
+    if value.dtype != expected:
+        raise InvalidArgument(f"{name} is {dtype_name(value.dtype)}, expected {dtype_name(expected)} like {like}", name)

@@ -1,0 +1,29 @@
+"""`nn.Hardsigmoid`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .._shared.modules import require_tensor
+
+
+class Hardsigmoid(nn.Hardsigmoid):
+    """`torch.nn.Hardsigmoid` by this package's kernels; can be differentiated any number of times.
+
+    Shapes: any; the result has the shape and dtype of the input.
+
+    >>> import torch, aclgrad.nn
+    >>> aclgrad.nn.Hardsigmoid()(torch.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """min(max(x / 6 + 1/2, 0), 1), over the input where `inplace` asks for it."""
+        require_tensor("input", input)
+        if not self.inplace:
+            return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
+        if torch.is_grad_enabled() and input.requires_grad:
+            return input.copy_(torch.ops.aclgrad.hardsigmoid(input.clone()))  # the gradient needs what is overwritten
+        torch.ops.aclgrad.hardsigmoid_(input)
+        return input

@@ -1,0 +1,66 @@
+"""Linear cross entropy as a differentiable function of its input and weight.
+
+A scalar loss brings its gradients along; what arrives from above scales them, in place since they are as large as the
+weight. Losses of single tokens are differentiated by the gradient operator, which computes the logits once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.autograd import Gradient
+from . import training
+from .scale import scale_
+
+
+def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, weight, target, *ctx.attributes = inputs
+    _, *ctx.gradients = output
+    ctx.save_for_backward(x, weight, target)
+    ctx.mark_non_differentiable(*ctx.gradients)
+
+
+def _loss(ctx: Any, grad: Tensor, *_: Any) -> Any:
+    gradients, ctx.gradients = ctx.gradients, None
+    if gradients is None:  # used up by an earlier backward pass over a graph that was kept
+        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*ctx.saved_tensors, *ctx.attributes)
+    *_, wants_input_grad, wants_weight_grad = ctx.attributes
+    wanted = [
+        gradient if wants else None
+        for gradient, wants in zip(gradients, (wants_input_grad, wants_weight_grad), strict=True)
+    ]
+    for gradient in wanted:
+        if gradient is not None:
+            torch.ops.aclgrad.scale_(gradient, grad)
+    return *wanted, *[None] * (1 + len(ctx.attributes))
+
+
+GRADIENTS = {"loss_and_gradients": Gradient(_keep_gradients, _loss)}
+FURTHER = (training.together, scale_)
+"""Operators that no document knows."""
+
+
+class PerToken(torch.autograd.Function):
+    """The loss of every token [BT]."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        """`arguments`: input [BT, H], weight [V, H], target [BT], ignore_index."""
+        x, weight, target, ctx.ignored = arguments
+        loss, state = training.forward(x, weight, target, ignore_index=ctx.ignored, reduction="none")
+        ctx.save_for_backward(x, weight, target, *state)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """By the operator that recomputes the logits."""
+        x, weight, target, *state = ctx.saved_tensors
+        wants_x, wants_weight, *_ = ctx.needs_input_grad
+        found = training.backward(
+            gradients[0], x, weight, target, training.State(*state), ignore_index=ctx.ignored, reduction="none",
+            wants_input_grad=wants_x, wants_weight_grad=wants_weight,
+        )  # fmt: skip
+        return *found, None, None

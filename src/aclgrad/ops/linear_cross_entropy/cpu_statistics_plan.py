@@ -1,0 +1,119 @@
+"""How the CPU kernel of the statistics cuts its work and its workspace, and where it keeps logits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...core.spec import Call
+from ...cpu.gemm import ALIGNMENT, Gemm
+from .cpu_plan import part_columns
+
+LANES = 32  # of a row's columns that are reduced side by side
+TASKS = 4  # for every thread, if the columns alone do not give as many
+
+
+class Kept(NamedTuple):
+    """Where logits are kept for somebody: those of the first `tokens` tokens.
+
+    A matrix of any strides if `block` is 0. Else blocks of so many columns, each beginning `pitch` elements a column
+    further on, each with rows as long as it has columns.
+    """
+
+    tokens: int
+    row: int = 0
+    column: int = 1
+    block: int = 0
+    pitch: int = 0
+
+
+class Plan(NamedTuple):
+    """Every number the kernel needs. Places are byte offsets into the workspace, strides count elements."""
+
+    tokens: int
+    features: int
+    vocabulary: int
+    start: int  # of the shard in the whole vocabulary
+    stop: int
+
+    height: int  # rows of a panel of tokens; a strip has two
+    group: int  # tokens of a task: whole strips
+    part: int  # columns of a task
+    stride: int  # columns of a strip, some of which may not exist
+
+    # Places.
+    x: int  # packed input
+    tops: int  # of every part and token: the largest logit
+    totals: int  # of every part and token: Σ exp(logit − largest)
+    chosen: int  # of every token: the logit of its own target
+    lanes: int  # where a row is reduced, for every thread
+    w: int  # a packed part of weight, for every thread
+    strips: int  # logits and rounded logits of a strip, for every thread
+    end: int
+    w_bytes: int
+    strip_bytes: int
+
+    # Strides.
+    x_row: int
+    x_column: int
+    w_row: int
+    w_column: int
+    target: int
+    logits_max: int
+    sum_exp: int
+    predicted: int
+    mask: int
+    masked_target: int
+
+    # Of `Kept`.
+    kept: int
+    kept_row: int
+    kept_column: int
+    kept_block: int
+    kept_pitch: int
+
+
+VECTORS = {
+    "target": "target",
+    "logits_max": "logits_max",
+    "sum_exp": "sum_exp_logits",
+    "predicted": "predicted_logits",
+    "mask": "target_mask",
+    "masked_target": "masked_target",
+}
+
+
+def make_plan(call: Call, gemm: Gemm, threads: int, kept: Kept) -> Plan:
+    """Tasks of one part of the columns each, and of all tokens unless that leaves threads idle."""
+    tokens, features, vocabulary, _ = call.dims
+    height, part = gemm.panel_height(tokens), part_columns(gemm)
+    strips, parts = -(-tokens // (2 * height)), -(-vocabulary // part)
+    groups = min(strips, max(1, -(-TASKS * threads // parts)))
+    stride = -(-part // LANES) * LANES
+    unit = gemm.operand.unit  # of a packed element, and of a sum
+    w_bytes = gemm.packed_b_bytes(part, features)
+    strip_bytes = 2 * height * stride * (unit + gemm.operand.itemsize)
+    sizes = {
+        "x": 2 * height * strips * gemm.units(features) * unit,
+        "tops": parts * tokens * unit,
+        "totals": parts * tokens * unit,
+        "chosen": tokens * unit,
+        "lanes": threads * LANES * unit,
+        "w": threads * w_bytes,
+        "strips": threads * strip_bytes,
+    }
+    places, end = {}, 0
+    for name, size in sizes.items():
+        places[name] = end
+        end += -(-size // ALIGNMENT) * ALIGNMENT
+    matrices = {
+        f"{prefix}_{axis}": stride
+        for prefix, name in (("x", "input"), ("w", "weight"))
+        for axis, stride in zip(("row", "column"), call[name].strides, strict=True)
+    }
+    return Plan(
+        tokens, features, vocabulary, call["vocab_start_index"], call["vocab_end_index"],
+        height=height, group=-(-strips // groups) * 2 * height, part=part, stride=stride,
+        **places, end=end, w_bytes=w_bytes, strip_bytes=strip_bytes, **matrices,
+        **{field: call[name].strides[0] for field, name in VECTORS.items()},
+        kept=kept.tokens, kept_row=kept.row, kept_column=kept.column, kept_block=kept.block, kept_pitch=kept.pitch,
+    )  # fmt: skip

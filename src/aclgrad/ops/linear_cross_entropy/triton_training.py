@@ -1,0 +1,122 @@
+"""Loss and both gradients of a whole vocabulary in one pass, on GPUs: three products in all, in bounded memory.
+
+Logits are made with their statistics (`triton_statistics`), in the dtype of the input. When these are complete, the
+logits are turned into p = (softmax − one-hot) · scale and used up by two products of the library. `triton_phases` says
+where they wait for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton.language as tl
+
+from ...core.backends import Launch
+from ...core.memory import Scratch
+from ...core.spec import F32, I64, U8, Call
+from ...gpu.launch import Kernel, jit
+from .cpu_training import NoTokens
+from .triton_phases import Borrowed, InTurn, borrowable
+from .triton_plan import MIB
+
+BUDGET = 256 * MIB  # of the workspace
+TOKENS = 1024  # that the one program which looks at all of them takes at a time
+
+
+@jit
+def counted(target, tokens, ignored, stride, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """How many tokens have a target that is not to be ignored."""
+    count = tl.zeros((BLOCK,), tl.int32)
+    start = 0
+    while start < tokens:
+        token = start + tl.arange(0, BLOCK)
+        row = tl.load(target + token.to(tl.int64) * stride, token < tokens, other=ignored)
+        count += (row.to(tl.int64) != ignored).to(tl.int32)
+        start += BLOCK
+    return tl.sum(count, 0)
+
+
+@jit
+def share_tokens(  # type: ignore[no-untyped-def]
+    target, own, scale, tokens, vocabulary, ignored, stride, MEAN: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Each token's own row, -1 if it has none, and what its loss counts."""
+    share = 1.0
+    if MEAN:
+        share = 1.0 / counted(target, tokens, ignored, stride, BLOCK).to(tl.float32)
+    start = 0
+    while start < tokens:
+        token = (start + tl.arange(0, BLOCK)).to(tl.int64)
+        inside = token < tokens
+        row = tl.load(target + token * stride, inside, other=ignored).to(tl.int64)
+        tl.store(own + token, tl.where((row >= 0) & (row < vocabulary), row, -1), inside)
+        tl.store(scale + token, tl.where(row != ignored, share, 0.0), inside)
+        start += BLOCK
+
+
+@jit
+def add_losses(  # type: ignore[no-untyped-def]
+    target, own, total, predicted, loss, tokens, ignored, stride, MEAN: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The sum or the mean of log(total) − predicted; NaN if a target is not in the vocabulary."""
+    sums = tl.zeros((BLOCK,), tl.float32)
+    start = 0
+    while start < tokens:
+        token = (start + tl.arange(0, BLOCK)).to(tl.int64)
+        inside = token < tokens
+        counts = tl.load(target + token * stride, inside, other=ignored).to(tl.int64) != ignored
+        each = tl.log(tl.load(total + token, counts, other=1.0)) - tl.load(predicted + token, counts, other=0.0)
+        missing = tl.load(own + token, counts, other=0) < 0
+        sums += tl.where(counts, tl.where(missing, float("nan"), each), 0.0)
+        start += BLOCK
+    result = tl.sum(sums, 0)
+    if MEAN:
+        result = result / counted(target, tokens, ignored, stride, BLOCK).to(tl.float32)
+    tl.store(loss, result)
+
+
+class LossAndGradients:
+    """Phase two of `loss_and_gradients`. Matrices whose rows are not in order are copied by who reads them."""
+
+    def __init__(self, call: Call) -> None:
+        tokens, _, vocabulary = call.dims
+        device, target, wide = call.device, call["target"], call["loss"].dtype
+        scratch = Scratch()
+        self._of_tokens = [scratch.tensor((tokens,), kind) for kind in (I64, F32, F32, F32, F32)]
+        budget = BUDGET - scratch.size
+        self._split = borrowable(call, budget)
+        self._phases: list[Borrowed | InTurn] = []
+        if self._split:
+            self._phases.append(Borrowed(call, self._split, budget))
+        if self._split < tokens:
+            self._phases.append(InTurn(call, self._split, budget))
+        self._room = scratch.tensor((max(phase.workspace for phase in self._phases),), U8)
+        self.workspace = scratch.size
+        numbers = (call["ignore_index"], target.strides[0])
+        constants = {"MEAN": call["mean"], "BLOCK": TOKENS}
+        self._share = Kernel(
+            share_tokens, (1,), device, [target.dtype, I64, F32], [tokens, vocabulary, *numbers], constants
+        )
+        self._add = Kernel(
+            add_losses, (1,), device, [target.dtype, I64, F32, F32, wide], [tokens, *numbers], constants
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute; see `Launch`."""
+        assert workspace is not None  # every token has a place there
+        x, weight, target = args[:3]
+        loss, *gradients = outs
+        of_tokens = [piece.view(workspace) for piece in self._of_tokens]
+        own, scale, _, total, predicted = of_tokens
+        self._share(target, own, scale)
+        for phase in self._phases:
+            phase(x, weight, gradients, of_tokens, self._room.view(workspace))
+        self._add(target, own, total, predicted, loss)
+
+
+def loss_and_gradients(call: Call) -> Launch:
+    """Phase one: matrices in float16, bfloat16 and float32."""
+    return LossAndGradients(call) if call.dims.BT else NoTokens(call)

@@ -1,0 +1,121 @@
+"""The sizes of an LSTM and the rules that both of its contracts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...core.errors import InvalidArgument
+from ...core.rules import require_shape
+from ...core.spec import Call, Rule
+
+SAVED = ("i", "j", "f", "o", "h", "c", "tanhc")
+
+
+class LstmDims(NamedTuple):
+    """T steps, N sequences, I inputs, H hidden units, L layers, D directions, B = 2 with bias else 1.
+
+    `variable` marks sequences of different lengths: rows t·N + n of 2-D tensors instead of 3-D ones.
+    """
+
+    T: int
+    N: int
+    I: int  # noqa: E741  the document's letter
+    H: int
+    L: int
+    D: int
+    B: int
+    variable: bool
+    batch_first: bool
+
+    @property
+    def DL(self) -> int:
+        """Chains: one per layer and direction."""
+        return self.D * self.L
+
+    def layer_input(self, layer: int) -> int:
+        """Features a layer reads at each step."""
+        return self.I if layer == 0 else self.D * self.H
+
+    def sequence(self, features: int) -> tuple[int, ...]:
+        """Shape of input, dy or dx with this many features."""
+        return (self.T * self.N, features) if self.variable else self.padded(features)
+
+    def padded(self, features: int) -> tuple[int, int, int]:
+        """Shape of the output, which has three dimensions also where lengths vary."""
+        if self.batch_first and not self.variable:
+            return self.N, self.T, features
+        return self.T, self.N, features
+
+    def param_shapes(self) -> Iterator[tuple[int, ...]]:
+        """Shapes of params in order: per layer and direction w_ih, w_hh, then b_ih, b_hh with bias."""
+        for layer in range(self.L):
+            for _ in range(self.D):
+                yield (4 * self.H, self.layer_input(layer))
+                yield (4 * self.H, self.H)
+                if self.B == 2:
+                    yield (4 * self.H,)
+                    yield (4 * self.H,)
+
+
+def dims_of(call: Call, steps: int, batch: int, hidden: int) -> LstmDims:
+    """The sizes, given those that each operator reads from tensors of its own."""
+    return LstmDims(
+        steps, batch, call["input"].shape[-1], hidden, call["num_layers"], directions(call),
+        2 if call["has_bias"] else 1, call["batch_sizes"] is not None, bool(call["batch_first"]),
+    )  # fmt: skip
+
+
+def directions(call: Call) -> int:
+    """One or two."""
+    return 2 if call["bidirectional"] else 1
+
+
+def steps_of(call: Call) -> int:
+    """T, by the counts where lengths vary, else by the input."""
+    counts = call["batch_sizes"]
+    steps: int = call["input"].shape[1 if call["batch_first"] else 0] if counts is None else counts.shape[0]
+    return steps
+
+
+def chain_count(call: Call) -> int:
+    """Members of a list of saved activations."""
+    return int(directions(call) * call["num_layers"])
+
+
+def param_count(call: Call) -> int:
+    """Members of params: weights and, with bias, as many biases."""
+    return 2 * (2 if call["has_bias"] else 1) * chain_count(call)
+
+
+def layers_exist(call: Call) -> None:
+    """There is at least one layer."""
+    if call["num_layers"] <= 0:
+        label = call.label("num_layers")
+        raise InvalidArgument(f"{label} is {call['num_layers']}, expected more than 0", label)
+
+
+def sequence_shape(name: str, directions: bool) -> Rule:
+    """input, dx: I features; dy: D·H."""
+
+    def check(call: Call) -> None:
+        dims = call.dims
+        features = dims.D * dims.H if directions else dims.I
+        symbols = ("T*N" if dims.variable else "N, T" if dims.batch_first else "T, N") + (
+            ", D*H" if directions else ", I"
+        )
+        for label, meta in call.metas(name):
+            require_shape(label, meta, dims.sequence(features), f"[{symbols}]")
+
+    return check
+
+
+def param_shapes(*names: str) -> Rule:
+    """Every weight and bias, or its gradient."""
+
+    def check(call: Call) -> None:
+        for name in names:
+            for (label, meta), expected in zip(call.metas(name), call.dims.param_shapes(), strict=False):
+                require_shape(label, meta, expected)
+
+    return check

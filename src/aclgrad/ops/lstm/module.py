@@ -1,0 +1,126 @@
+"""`nn.LSTM`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+from torch.nn.utils.rnn import PackedSequence
+
+from ...core.errors import InvalidArgument
+from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
+from .packing import Packing
+
+States = tuple[Tensor, Tensor]
+
+
+class LSTM(nn.RNNBase):
+    """`torch.nn.LSTM` by this package's kernels: same arguments, parameters and state_dict.
+
+    Shapes, with D directions: `input` [T, N, input_size] ([N, T, input_size] with `batch_first`, [T, input_size] for
+    one sequence) or a `PackedSequence`; `hx` = (h, c), each [D * num_layers, N, hidden_size], zeros if absent. Returns
+    the output [T, N, D * hidden_size], of the input's kind, and (h, c). `proj_size` is refused. It is torch's `RNNBase`
+    and not its `LSTM`, since `torch.compile` refuses every instance of that.
+
+    >>> import torch, aclgrad.nn
+    >>> output, (h, c) = aclgrad.nn.LSTM(3, 4, bidirectional=True)(torch.ones(5, 2, 3))
+    >>> output.shape, h.shape
+    (torch.Size([5, 2, 8]), torch.Size([2, 2, 4]))
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+        self.require_supported(self)
+
+    def forward(self, input: Any, hx: States | None = None) -> tuple[Any, States]:
+        """The whole sequence."""
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
+        batched = not isinstance(input, Tensor) or input.dim() != 2
+        sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
+        require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")
+        batch_axis = 0 if self.batch_first else 1
+        if input.shape[1 - batch_axis if batched else 0] == 0:
+            raise InvalidArgument(f"input has shape {list(input.shape)}, expected at least one step", "input")
+        self._require_states(hx, input.shape[batch_axis] if batched else None)
+        if batched:
+            return self._run(input, hx, None)
+        states = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
+        output, (hy, cy) = self._run(input.unsqueeze(batch_axis), states, None)
+        return output.squeeze(batch_axis), (hy.squeeze(1), cy.squeeze(1))
+
+    def _packed(self, sequences: PackedSequence, hx: States | None) -> tuple[PackedSequence, States]:
+        data, sizes, order, back = sequences
+        require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
+        packing = Packing.of(sizes, data.device)
+        self._require_states(hx, packing.batch)
+        states = None if hx is None else _permuted(hx, order)
+        output, states = self._run(packing.padded(data), states, packing)
+        return PackedSequence(packing.packed(output), sizes, order, back), _permuted(states, back)
+
+    def _require_states(self, hx: object, batch: int | None) -> None:
+        chains = self.num_layers * (1 + self.bidirectional)
+        if batch is None:
+            require_states(hx, (chains, self.hidden_size), "[D * num_layers, hidden_size]")
+        else:
+            require_states(hx, (chains, batch, self.hidden_size), "[D * num_layers, N, hidden_size]")
+
+    def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
+        """In autocast's dtype where it is on. Dropout between layers takes the layers one by one."""
+        weights = [getattr(self, name) for name in self._flat_weights_names]  # as they are now: they may be replaced
+        lower = autocast_dtype(x)
+        if lower is None:
+            require_dtype("input", x, weights[0].dtype, "weight_ih_l0")
+        x, *params = lowered(lower, x, *weights)
+        states = lowered(lower, *hx) if hx is not None else None
+        if self.dropout and self.training and self.num_layers > 1:
+            return self._layer_by_layer(x, params, states, packing)
+        sizes = None if packing is None else packing.batch_sizes
+        return self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+
+    def _layer_by_layer(
+        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None
+    ) -> tuple[Tensor, States]:
+        """Time-major, as torch runs them, so that the same seed drops the same values."""
+        if packing is None and self.batch_first:
+            x = x.transpose(0, 1)
+        directions = 1 + self.bidirectional
+        each = len(params) // self.num_layers
+        finals = []
+        for layer in range(self.num_layers):
+            if layer:
+                x = self._dropped(x, packing)
+            chains = slice(layer * directions, (layer + 1) * directions)
+            states = None if hx is None else [state[chains] for state in hx]
+            weights, sizes = params[layer * each : (layer + 1) * each], None if packing is None else packing.batch_sizes
+            x, final = self._operator(x, weights, states, sizes, 1, batch_first=False)
+            finals.append(final)
+        hy, cy = (torch.cat(parts) for parts in zip(*finals, strict=True))
+        return x.transpose(0, 1) if packing is None and self.batch_first else x, (hy, cy)
+
+    def _dropped(self, x: Tensor, packing: Packing | None) -> Tensor:
+        if packing is None:
+            return dropout(x, self.dropout)
+        return packing.padded(dropout(packing.packed(x), self.dropout))
+
+    def _operator(
+        self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, layers: int, batch_first: bool
+    ) -> tuple[Tensor, States]:
+        keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *params, *(hx or ())))
+        output, hy, cy, *_ = torch.ops.aclgrad.lstm(
+            x, params, hx, batch_sizes, self.bias, layers, 0.0, keeps, self.bidirectional, batch_first
+        )
+        return output, (hy, cy)
+
+    @staticmethod
+    def require_supported(module: nn.RNNBase) -> None:
+        """Raise if the operator lacks an option of the module: it has no projection of h."""
+        if module.proj_size:
+            raise InvalidArgument(f"proj_size is {module.proj_size}, expected 0: h is not projected here", "proj_size")
+
+
+def _permuted(states: States, order: Tensor | None) -> States:
+    """With the sequences of a batch in another order."""
+    return states if order is None else (states[0].index_select(1, order), states[1].index_select(1, order))

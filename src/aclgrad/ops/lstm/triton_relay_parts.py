@@ -1,0 +1,115 @@
+# mypy: ignore-errors
+# Gluon compiles these functions from their source: types follow the values.
+"""What the programs of a relay do: products of halves, reading what a step needs, passing on."""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    async_copy,
+    fence_async_shared,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from . import triton_products
+from .triton_team_parts import fetch
+
+magnitude, scaled, unscaled = (
+    gluon.jit(function.fn) for function in (triton_products.magnitude, triton_products.scaled, triton_products.unscaled)
+)
+LEAST_PEAK = gl.constexpr(triton_products.LEAST_PEAK.value)
+UNITS = gl.constexpr(64)  # of a multiplier
+
+
+@gluon.jit
+def resident_halves(source, u0, H: gl.constexpr, COUNT: gl.constexpr, CHUNK: gl.constexpr, WARPS: gl.constexpr,
+                    STRIDE: gl.constexpr):  # fmt: skip
+    """Take this program's part of one half of w_hh into shared memory, in chunks of the depth."""
+    swizzled: gl.constexpr = gl.NVMMASharedLayout(min(2 * CHUNK, 128), 16, 2)
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // CHUNK, CHUNK // 8], [WARPS, 1], [1, 0])
+    weights = gl.allocate_shared_memory(gl.float16, [COUNT, UNITS, CHUNK], swizzled)
+    u = u0 + gl.arange(0, UNITS, gl.SliceLayout(1, layout))[:, None]
+    k = gl.arange(0, CHUNK, gl.SliceLayout(0, layout))[None, :]
+    for chunk in range(COUNT):
+        weights.index(chunk).store(gl.load(source + u * STRIDE + k + chunk * CHUNK, mask=u < H, other=0.0))
+    fence_async_shared()
+    return weights
+
+
+@gluon.jit
+def ask_for(high, low, at, from_high, from_low, exists, PRECISE: gl.constexpr):
+    """Have a chunk of the depth of both halves copied into shared memory."""
+    async_copy.async_copy_global_to_shared(high.index(at), from_high, mask=exists)
+    if PRECISE:
+        async_copy.async_copy_global_to_shared(low.index(at), from_low, mask=exists)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def product_of_halves(from_high, from_low, row_of, count, w_high, w_low, high, low, ROWS: gl.constexpr,
+                      COUNT: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, WARPS: gl.constexpr,
+                      PRECISE: gl.constexpr):  # fmt: skip
+    """w_hh · gate gradients of rows `row_of` apart: [UNITS, ROWS], in scaled numbers."""
+    SIDE: gl.constexpr = WARPS // 4
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, SIDE], [16, ROWS // SIDE, 16])
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // CHUNK, CHUNK // 8], [WARPS, 1], [1, 0])
+    n = gl.arange(0, ROWS, gl.SliceLayout(1, layout))[:, None]
+    at = n * row_of + gl.arange(0, CHUNK, gl.SliceLayout(0, layout))[None, :]
+    from_high += at
+    from_low += at
+    exists = n < count
+    for chunk in gl.static_range(STAGES - 1):
+        ask_for(
+            high, low, chunk, from_high + chunk * CHUNK, from_low + chunk * CHUNK, exists & (chunk < COUNT), PRECISE
+        )
+    total = gl.zeros([UNITS, ROWS], gl.float32, mma)
+    for chunk in range(COUNT):
+        async_copy.wait_group(STAGES - 2)
+        fence_async_shared()
+        gl.thread_barrier()
+        later = chunk + STAGES - 1
+        wanted = exists & (later < COUNT)
+        ask_for(high, low, later % STAGES, from_high + later * CHUNK, from_low + later * CHUNK, wanted, PRECISE)
+        arrived = high.index(chunk % STAGES).permute((1, 0))
+        if PRECISE:  # a matrix unit cuts its sums off rather than rounding them, so these begin anew each time
+            rest = low.index(chunk % STAGES).permute((1, 0))
+            fresh = gl.zeros([UNITS, ROWS], gl.float32, mma)
+            fresh = warpgroup_mma(w_high.index(chunk), rest, fresh, use_acc=False, is_async=True)
+            fresh = warpgroup_mma(w_low.index(chunk), arrived, fresh, is_async=True)
+            fresh = warpgroup_mma(w_high.index(chunk), arrived, fresh, is_async=True)
+            total += warpgroup_mma_wait(0, deps=[fresh])
+        else:
+            total = warpgroup_mma(w_high.index(chunk), arrived, total, is_async=True)
+            total = warpgroup_mma_wait(0, deps=[total])
+    async_copy.wait_group(0)
+    gl.thread_barrier()
+    return total
+
+
+@gluon.jit
+def fetch_row(saved, dy, t, n, u, mine, saved_of, dy_of):
+    """What step t of the forward direction reads for row n; see `fetch`."""
+    i, f, g, o, tanhc, c = saved
+    return fetch(i, f, g, o, tanhc, c, dy, t, t - 1, t == 0, n * saved_of[1] + u * saved_of[2],
+                 n * dy_of[1] + u * dy_of[3], mine, saved_of[0], dy_of[0])  # fmt: skip
+
+
+@gluon.jit
+def gathered(partial, own, u, mine, row_peak, w_peak, H: gl.constexpr, ROWS: gl.constexpr, PARTS: gl.constexpr):
+    """The products of a row, added up: the dh that it passes to the step before."""
+    at = partial + own * H + u
+    total = gl.load(at, mask=mine, other=0.0, cache_modifier=".cg")
+    for k in gl.static_range(1, PARTS):
+        total += gl.load(at + k * (ROWS * H), mask=mine, other=0.0, cache_modifier=".cg")
+    return unscaled(unscaled(total, row_peak), w_peak)
+
+
+@gluon.jit
+def put_halves(high, low, at, x, mine, PRECISE: gl.constexpr):
+    """Both halves of x, or the high one alone."""
+    leading = x.to(gl.float16)
+    gl.store(high + at, leading, mask=mine)
+    if PRECISE:
+        gl.store(low + at, (x - leading.to(gl.float32)).to(gl.float16), mask=mine)

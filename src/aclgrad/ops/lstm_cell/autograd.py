@@ -1,0 +1,68 @@
+"""The LSTM cell can be differentiated twice.
+
+Its second derivative is that of the textbook formula, which torch differentiates. For that the activated gates, which
+the first derivative reads, are differentiable as well: their own slopes follow from their values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.autograd import Gradient
+from . import reference
+
+
+def _keep_states(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, _, cx, input_bias, _ = inputs
+    _, cy, storage = output
+    ctx.has_bias = input_bias is not None
+    ctx.save_for_backward(cx, cy, storage)
+    ctx.set_materialize_grads(False)
+
+
+def _lstm_cell(ctx: Any, grad_hy: Tensor | None, grad_cy: Tensor | None, grad_storage: Tensor | None) -> Any:
+    cx, cy, storage = ctx.saved_tensors
+    if grad_hy is None and grad_cy is None:
+        grad_hy = torch.zeros_like(cx)
+    gates, grad_cx, bias = torch.ops.aclgrad.lstm_cell_backward(grad_hy, grad_cy, cx, cy, storage, ctx.has_bias)
+    if grad_storage is not None:
+        direct = grad_storage * _slopes(storage)
+        gates, bias = gates + direct, bias + direct.sum(0) if ctx.has_bias else bias
+    return gates, gates, grad_cx, *([bias, bias] if ctx.has_bias else [None, None])
+
+
+def _slopes(storage: Tensor) -> Tensor:
+    """Of the activations at the gates' values i, f, g, o."""
+    i, f, g, o = storage.chunk(4, dim=1)
+    return torch.cat([i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o)], dim=1)
+
+
+def _keep_arguments(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG001
+    *tensors, ctx.has_bias = inputs
+    ctx.given = [tensor is not None for tensor in tensors]
+    ctx.save_for_backward(*[tensor for tensor in tensors if tensor is not None])
+
+
+def _lstm_cell_backward(ctx: Any, *grads: Tensor) -> Any:
+    """By torch, through the textbook formula."""
+    kept = iter(ctx.saved_tensors)
+    with torch.enable_grad():
+        arguments: list[Any] = [next(kept).detach().requires_grad_() if given else None for given in ctx.given]
+        results = reference.lstm_cell_backward(*[*arguments, ctx.has_bias])
+    wanted = [argument for argument in arguments if argument is not None]
+    produced = [(result, grad) for result, grad in zip(results, grads, strict=True) if result is not None]
+    found = iter(
+        torch.autograd.grad(
+            [result for result, _ in produced], wanted, [grad for _, grad in produced], allow_unused=True
+        )
+    )
+    return *(next(found) if given else None for given in ctx.given), None
+
+
+GRADIENTS = {
+    "lstm_cell": Gradient(_keep_states, _lstm_cell),
+    "lstm_cell_backward": Gradient(_keep_arguments, _lstm_cell_backward),
+}

@@ -1,0 +1,73 @@
+"""The LSTM cell on the CPU: one pass from the products to the states.
+
+The matrices are walked in strips along whichever dimension memory runs, a strip of every row before the next strip,
+and a thread takes its share of those lines. Where layouts are transposed against each other strips are short, so that
+a cache line is used up while it is near.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...cpu.compiler import jit
+from ...cpu.lanes import apart
+from ...cpu.strided import moved, stepped
+from ...cpu.threads import share
+from ...cpu.vecmath import tanh
+from .._shared.lstm_gates_cpu import next_state
+
+HEAD = 8  # words of the table before the strides
+
+
+@jit
+def _line(line: Any, columns: int) -> None:
+    """The cells of a line."""
+    (
+        x_i, x_f, x_g, x_o, h_i, h_f, h_g, h_o, cx, u_i, u_f, u_g, u_o, v_i, v_f, v_g, v_o,
+        hy, cy, i, f, g, o,
+    ) = line  # fmt: skip
+    for j in range(columns):
+        a_i, a_f = _sum(x_i, h_i, u_i, v_i, j), _sum(x_f, h_f, u_f, v_f, j)
+        a_g, a_o = _sum(x_g, h_g, u_g, v_g, j), _sum(x_o, h_o, u_o, v_o, j)
+        gate_i, gate_f, gate_g, gate_o, c = next_state(a_i, a_f, a_g, a_o, cx[j])
+        i[j], f[j], g[j], o[j] = gate_i, gate_f, gate_g, gate_o
+        cy[j], hy[j] = c, gate_o * tanh(c)
+
+
+@jit
+def _sum(x: Any, h: Any, u: Any, v: Any, j: int) -> Any:
+    """A gate before its activation; its biases u and v may be None."""
+    if u is None:
+        return x[j] + h[j]
+    return ((x[j] + h[j]) + u[j]) + v[j]
+
+
+@jit
+def _gates(pointer: Any, distance: int) -> Any:
+    """The pointers to the four gates; None stays None."""
+    if pointer is None:
+        return pointer, pointer, pointer, pointer
+    return pointer, pointer + distance, pointer + 2 * distance, pointer + 3 * distance
+
+
+def forward(
+    thread: int, threads: int, table: Any, x: Any, h: Any, cx: Any, u: Any, v: Any, hy: Any, cy: Any, storage: Any
+) -> None:
+    """A thread's part of the whole.
+
+    `table`: lines, cells of a line, cells of a strip, distances between the gates of x, h, u, v and storage; then the
+    stride of every part of every operand along a line, and every one's from line to line.
+    """
+    lines, cells, strip = table[0], table[1], table[2]
+    i, f, g, o = _gates(storage, table[7])
+    pointers = (
+        *_gates(x, table[3]), *_gates(h, table[4]), cx, *_gates(u, table[5]), *_gates(v, table[6]),
+        hy, cy, apart(i, 0), apart(f, 1), apart(g, 2), apart(o, 3),
+    )  # fmt: skip
+    along, down = table + HEAD, table + HEAD + len(pointers)
+    strips = (cells + strip - 1) // strip
+    first, last = share(lines * strips, 1, thread, threads)
+    for item in range(first, last):
+        left = item // lines * strip
+        at = moved(moved(pointers, along, left), down, item % lines)
+        _line(stepped(at, along), min(strip, cells - left))

@@ -1,0 +1,74 @@
+"""`nn.SyncBatchNorm`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+
+from ...core.errors import InvalidArgument
+from .._shared.modules import require_shape
+from .autograd import Normalised
+
+Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class SyncBatchNorm(nn.SyncBatchNorm):
+    """`torch.nn.SyncBatchNorm` by this package's kernels: same arguments, parameters, buffers and state_dict.
+
+    Shapes: `input` [N, C, …] of rank 2 or more, any layout; the result has its shape, dtype and layout. Runs on CPUs
+    too, and in one process: the batch is what this process has.
+
+    >>> import torch, aclgrad.nn
+    >>> aclgrad.nn.SyncBatchNorm(3)(torch.randn(8, 3, 5)).mean().abs() < 1e-6
+    tensor(True)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalised by the batch in training, by the running statistics otherwise."""
+        rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
+        require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
+        if not self.training and self.running_mean is not None:
+            return batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+            )
+        if input.numel() == self.num_features:
+            raise InvalidArgument(
+                f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
+                "input",
+            )
+        mean, invstd, counts = self._statistics(input)
+        return Normalised.apply(  # type: ignore[no-untyped-call, no-any-return]
+            input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce()
+        )
+
+    def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and invstd [C] of the whole batch, and how many values each process counted [W]; updates the buffers."""
+        with torch.no_grad():
+            mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, self.eps)
+            mean, invstd, counts = self._gathered(mean, invstd, input.numel() // input.shape[1])
+            running_mean, running_var, momentum = self._running()
+            if input.numel() == 0:
+                running_mean = running_var = None  # nothing was seen that could be remembered
+            mean, invstd = torch.ops.aclgrad.batch_norm_gather_stats_with_counts(
+                input, mean, invstd, running_mean, running_var, momentum, self.eps, counts
+            )
+        return mean, invstd, counts
+
+    def _running(self) -> tuple[Tensor | None, Tensor | None, float]:
+        """The buffers to update, if any, and the weight of this batch in them."""
+        if not self.training or not self.track_running_stats or self.num_batches_tracked is None:
+            return None, None, 0.0
+        self.num_batches_tracked.add_(1)
+        momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        return self.running_mean, self.running_var, momentum
+
+    def _gathered(self, mean: Tensor, invstd: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Every process's statistics, [W, C] and [W]."""
+        return mean.unsqueeze(0), invstd.unsqueeze(0), mean.new_full((1,), count)
+
+    def _reduce(self) -> Reduce | None:
+        """How the sums of the backward pass are added over the processes."""
+        return None
