@@ -21,6 +21,7 @@ from .report import Report
 from .runner import jobs, run
 from .sweep import SWEEPS, sweep
 from .timing import QUICK, Effort
+from .training import train, trainings
 
 RESULTS = Path(__file__).parent / "results"
 EVERYTHING = "*"
@@ -60,6 +61,9 @@ def measure(device: Device, only: str, effort: Effort, console: Console) -> Repo
     steps: list[tuple[str, Callable[[], object]]] = [
         (job.key, partial(_append, report.rows, run, job, device, effort)) for job in jobs(device.kind, only)
     ]
+    steps += [
+        (row.key, partial(_append, report.rows, train, row, device, effort)) for row in trainings(device.kind, only)
+    ]
     if whole or only in "overhead":
         steps.append(("overhead", lambda: report.overhead.extend(overhead(device, effort))))
     if device.kind == "cpu" and (whole or only in "alternation"):
@@ -82,9 +86,10 @@ def _append(found: list[T], measure: Callable[..., T], *args: object) -> None:
 
 
 def keep(report: Report, folder: Path, console: Console) -> None:
-    """Write the JSON and, where matplotlib is installed, the picture beside it."""
+    """Write the JSON, the whole table and, where matplotlib is installed, the picture beside it."""
     path = folder / f"{machine.slug(report.machine)}.json"
     report.save(path)
+    path.with_suffix(".md").write_text(markdown.render(report))
     try:
         from .plot import draw
     except ImportError as missing:

@@ -54,7 +54,15 @@ def at_most(rows: str, quantity: str, limit: float, says: str) -> Bar:
     return Bar(rows, quantity, limit, says, at_least=False)
 
 
+def ahead_of_all(rows: str) -> Bar:
+    """Faster than the fastest peer."""
+    return Bar(rows, "lead", 1, "faster than every peer")
+
+
 CPU_BARS = (
+    faster("nn.LSTM/*/*", 1, "not slower than nn.LSTM, forward and backward"),
+    faster("nn.LinearCrossEntropyLoss/*/*", 1, "not slower than eager, forward and backward"),
+    at_most("nn.LinearCrossEntropyLoss/*/*", "extra_bytes", 4 * 1024 * 32000 / 8, "extra memory ≤ 4·BT·V / 8"),
     within("hardsigmoid_backward/1Mi/*", 1.10, "aten"),
     within("hardsigmoid_backward/16Mi/*", 1.10, "aten"),
     faster("lstm_cell_backward/B1024_H1024/float32", 6, "≥ 6× eager"),
@@ -87,6 +95,9 @@ ACCUMULATOR = {"8192_4096": 8192 * 4096 * 4, "4096_2048": 4096 * 2048 * 4, "1638
 """Bytes of the float32 sums of the input's gradient, by the case's tokens and hidden size."""
 
 CUDA_BARS = (
+    faster("lstm/*/*", 1, "not slower than cuDNN"),
+    ahead_of_all("nn.LinearCrossEntropyLoss/*/*"),
+    at_most("nn.LinearCrossEntropyLoss/*/*", "extra_bytes", 256 << 20, "extra memory ≤ 256 MiB"),
     within("hardsigmoid_backward/*/*", 1.03, "aten"),
     near_bound("hardsigmoid_backward/256Mi/*", 0.97),
     near_bound("batch_norm_elemt_backward/64x256x56_*/*", 0.90),

@@ -7,18 +7,16 @@ The truth is computed in full for every row.
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from aclgrad.core.backends import widen
 from aclgrad.core.plan import Operator
-from aclgrad.testing import Verdict, judge, poisoned_memory
-from aclgrad.testing.cases import tensors_in
+from aclgrad.testing import Verdict, poisoned_memory, verdicts
+from aclgrad.testing.verdicts import run
 
 MESSAGE = 200  # characters of an error that fit a line
 
@@ -36,27 +34,19 @@ def check(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Gate:
     """Run the operator once on these arguments and judge every output."""
     try:
         with poisoned_memory():
-            results = tensors_in(_sequence(operator(*args)))
+            written = run(operator, args)
     except Exception as fault:  # noqa: BLE001  a kernel that raises is as wrong as one that errs, and the rest still runs
         return Gate(False, math.inf, f"{type(fault).__name__}: {str(fault)[:MESSAGE]}")
-    truth, naive = (tensors_in(_sequence(_formula(operator, args, wide))) for wide in (torch.float64, dtype))
-    verdicts = [
-        judge(result, true, base.to(result.dtype)) for result, true, base in zip(results, truth, naive, strict=True)
-    ]
-    wrong = [f"output {k}: {verdict}" for k, verdict in enumerate(verdicts) if not verdict.ok]
-    share = max((_share(verdict) for verdict in verdicts), default=0.0)
-    ulp = max((verdict.ulp for verdict in verdicts), default=0.0)
-    text = "; ".join(wrong) or f"{len(verdicts)} outputs in full against float64: {ulp:.2g} ulp of scale at most"
+    return verdict_of(dict(verdicts(operator.spec, args, written, dtype)))
+
+
+def verdict_of(judged: Mapping[str, Verdict]) -> Gate:
+    """One gate from the verdicts on all results."""
+    wrong = [f"{name}: {verdict}" for name, verdict in judged.items() if not verdict.ok]
+    share = max((_share(verdict) for verdict in judged.values()), default=0.0)
+    ulp = max((verdict.ulp for verdict in judged.values()), default=0.0)
+    text = "; ".join(wrong) or f"{len(judged)} outputs in full against float64: {ulp:.2g} ulp of scale at most"
     return Gate(not wrong, share, text)
-
-
-def _formula(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Any:
-    module = importlib.import_module(f"{operator.spec.package}.reference")
-    return getattr(module, operator.spec.name)(*[widen(arg, dtype) for arg in args])
-
-
-def _sequence(results: Any) -> Sequence[Any]:
-    return results if isinstance(results, list | tuple) else [results]
 
 
 def _share(verdict: Verdict) -> float:

@@ -18,11 +18,15 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def render(report: Report) -> str:
-    """A line about the machine, one table row per case with its dtypes side by side, then overhead and the summary."""
+def render(report: Report, whole: bool = True) -> str:
+    """A line about the machine, one table row per case with its dtypes side by side, then overhead and the summary.
+
+    Without `whole` only the rows that a bar is about, and those whose gate is red.
+    """
     lines = [title(report.machine), "", _line(list(COLUMNS)), _line(list(COLUMNS.values()))]
     shown = ""
-    for (operator, _), group in groupby(report.rows, key=lambda row: (row.operator, row.case)):
+    rows_to_show = [row for row in report.rows if whole or row.main is None or report.bars_of(row.key)]
+    for (operator, _), group in groupby(rows_to_show, key=lambda row: (row.operator, row.case)):
         rows = list(group)
         lines.append(_line([f"`{operator}`" if operator != shown else "", *_case(rows)]))
         shown = operator
@@ -102,7 +106,7 @@ def insert(report: Report, path: Path) -> None:
     if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
         raise SystemExit(f"{path.name} has no {start} … {end}, expected one pair")
     before, rest = text.split(start)
-    path.write_text(f"{before}{start}\n{render(report)}{end}{rest.split(end)[1]}")
+    path.write_text(f"{before}{start}\n{render(report, whole=False)}{end}{rest.split(end)[1]}")
 
 
 def insert_newest(folder: Path, page: Path) -> list[str]:

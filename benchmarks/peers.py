@@ -1,14 +1,12 @@
 """What every operator is compared with: what a person would run today instead of it.
 
-`prepare(*args)` takes the operator's arguments in contract order, does whatever belongs outside the timed part, and
-returns the call to be timed. The first peer of an operator is the one its bars are about.
+The first peer of an operator is the one its bars are about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,19 +14,8 @@ from torch import Tensor, nn
 
 from aclgrad.ops.linear_cross_entropy.reference import owned_targets
 
-Prepared = Callable[[], Any]
-MOST_SHAPES = 64  # for which torch.compile keeps code
-
-
-@dataclass(frozen=True)
-class Peer:
-    """A contender; one that `writes_out` is given a prepared output, and then ours gets one too."""
-
-    name: str
-    prepare: Callable[..., Prepared]
-    writes_out: bool = False
-    devices: tuple[str, ...] = ("cpu", "cuda")
-    compiles: bool = False  # for seconds, before it runs
+from .peer import CPU, CUDA, Peer, Prepared, compiled
+from .peers_forward import FORWARD
 
 
 def aten_hardsigmoid(grad_output: Tensor, x: Tensor) -> Prepared:
@@ -144,22 +131,6 @@ def aten_batch_norm(
     return lambda: torch.batch_norm_backward_elemt(grad_out, x, mean, invstd, weight, sum_dy, sum_dy_xmu, count)
 
 
-def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:
-    """An eager peer through torch.compile, which compiles once for each shape and dtype."""
-
-    @cache
-    def function() -> Callable[..., Any]:
-        torch._dynamo.config.recompile_limit = MOST_SHAPES
-        whole: Callable[..., Any] = torch.compile(lambda *args: eager(*args)(), dynamic=False)
-        return whole
-
-    def prepare(*args: Any) -> Prepared:
-        run = function()
-        return lambda: run(*args)
-
-    return prepare
-
-
 def full_float32_lstm(*args: Any) -> Prepared:
     """nn.LSTM without the TF32 products that cuDNN makes of float32 by default."""
     full = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)
@@ -173,9 +144,8 @@ def full_float32_lstm(*args: Any) -> Prepared:
     return run
 
 
-CPU, CUDA = ("cpu",), ("cuda",)
-
 PEERS: dict[str, tuple[Peer, ...]] = {
+    **FORWARD,
     "hardsigmoid_backward": (Peer("aten", aten_hardsigmoid, writes_out=True),),
     "lstm_cell_backward": (
         Peer("eager torch", eager_cell, devices=CPU),

@@ -72,6 +72,7 @@ class Row:
         found = {
             "speedup": self.main.speedup,
             "ratio": 1 / self.main.speedup,
+            "lead": min(peer.median for peer in self.main.peers.values()) / self.main.ours.median,
             "extra_bytes": float(self.extra_bytes[OURS]),
         }
         share = self.main.share_of_bound

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import torch
 from aclgrad.core.meta import dtype_name
 from aclgrad.core.plan import Operator
 from aclgrad.core.registry import operators
-from aclgrad.testing.cases import BENCH, BENCH_GPU, Case, Cost
+from aclgrad.testing.cases import BENCH, BENCH_GPU, Case, Cost, suite
 
 from .contenders import Inputs, contenders, regimes
 from .device import Device
@@ -41,7 +40,7 @@ TAGS = {"cpu": BENCH, "cuda": BENCH_GPU}
 def jobs(kind: str, only: str = "*") -> Iterator[Job]:
     """Every case for this kind of device, in every dtype it has, whose key contains the pattern `only`."""
     for operator in operators():
-        for case in importlib.import_module(f"{operator.spec.package}.cases").CASES:
+        for case in suite(operator.spec).cases:
             for dtype in case.dtypes if TAGS[kind] in case.tags else ():
                 job = Job(operator, case, dtype)
                 if fnmatch(job.key, f"*{only}*"):
@@ -70,8 +69,15 @@ def _timed(row: Row, job: Job, args: Sequence[Any], device: Device, effort: Effo
 
 def measure(operator: str, inputs: Inputs, cost: Cost, dtype: torch.dtype, device: Device, effort: Effort) -> Regime:
     """Ours, the peers and the bound by turns."""
+    return timed_regime(contenders(operator, inputs.sets, device), inputs, cost, dtype, device, effort)
+
+
+def timed_regime(
+    rivals: Mapping[str, Call], inputs: Inputs, cost: Cost, dtype: torch.dtype, device: Device, effort: Effort
+) -> Regime:
+    """The contenders, of which ours is one, and the bound by turns."""
     bound = bound_of(cost, dtype, inputs.warm, device)
-    turns: dict[str, Call] = {**contenders(operator, inputs.sets, device), BOUND: bound.call}
+    turns: dict[str, Call] = {**rivals, BOUND: bound.call}
     clock = heated(device.clock) if inputs.warm else device.clock
     timings, others = interleaved(turns, clock, effort)
     best = bound.times * timings.pop(BOUND).median
@@ -82,8 +88,7 @@ def measure(operator: str, inputs: Inputs, cost: Cost, dtype: torch.dtype, devic
 def cost_of(operator: Operator, args: Sequence[Any]) -> Cost:
     """Bytes and operations of a call."""
     outs = operator.plan(args).allocate()
-    cost: Cost = importlib.import_module(f"{operator.spec.package}.cases").cost(args, outs)
-    return cost
+    return suite(operator.spec).cost(args, outs)
 
 
 BOUND = "bound"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from aclgrad.core.registry import operators
 from aclgrad.frontends.acl import devices
 from aclgrad.frontends.acl.blocks import DEVICE, HOST
 from aclgrad.testing import program
-from aclgrad.testing.cases import SMOKE
+from aclgrad.testing.cases import SMOKE, suite
 from aclgrad.testing.poison import fill
 
 pytestmark = [
@@ -161,7 +160,7 @@ def test_memory_freed_under_queued_work_is_not_given_away(streams):
 
 @pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
 def test_operators_on_device_memory(operator):
-    cases = importlib.import_module(f"{operator.spec.package}.cases").CASES
+    cases = suite(operator.spec).cases
     case = next(case for case in cases if SMOKE in case.tags)
     args = case.build()
     plan = operator.plan(args, backend="reference")

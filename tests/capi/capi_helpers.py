@@ -142,7 +142,7 @@ class CProgram:
         return result
 
     def run(self, operator, args, outs):
-        """(status, outputs) of both phases."""
+        """(status, outputs and what was updated in place) of both phases."""
         c, spec = self.c, operator.spec
         inputs = [self.argument(param, value) for param, value in zip(spec.args, args, strict=True)]
         made = len(self.memory)
@@ -159,10 +159,10 @@ class CProgram:
         if workspace:
             c.aclrtFree(workspace)
         flat = [t for out in outs if out is not None for t in (out if isinstance(out, (list, tuple)) else [out])]
-        return status, [
-            self.download(address, nbytes, like)
-            for (_, address, nbytes), like in zip(self.memory[made:], flat, strict=True)
-        ]
+        blocks = {handle: (address, nbytes) for handle, address, nbytes in self.memory[:made]}
+        updated = [(*blocks[inputs[k]], args[k]) for k in spec.updated if args[k] is not None]
+        written = [(*place, like) for (_, *place), like in zip(self.memory[made:], flat, strict=True)]
+        return status, [self.download(*block) for block in (*written, *updated)]
 
     def close(self):
         for destroy, handle in self.destroyers:  # members before their lists, as a document's program does

@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import importlib
 import mmap
 
 import pytest
@@ -15,7 +14,7 @@ from aclgrad.frontends.acl import devices, meta
 from aclgrad.frontends.acl.enums import AclDataType
 from aclgrad.frontends.acl.tensors import BOOL_ARRAYS, FLOAT_ARRAYS, SCALARS
 from aclgrad.frontends.capi.prototypes import Role, prototypes
-from aclgrad.testing.cases import DOCUMENT, EDGE, REAL, SMOKE
+from aclgrad.testing.cases import DOCUMENT, EDGE, REAL, SMOKE, is_documented, suite
 from aclgrad.testing.program import run
 
 WILD = 0xDEADBEEF000
@@ -24,19 +23,13 @@ PARAM_INVALID, NULLPTR, PARAM = 161002, 161001, 100000
 TABLE = {prototype.name: prototype for prototype in prototypes()}
 
 
-def is_documented(operator, case, dtype):
-    by_name = {arg.name: arg for arg in operator.spec.args}
-    main = by_name.get("input") or by_name.get("x") or by_name["cx"]
-    return dtype in main.dtypes and "python_only" not in case.tags
-
-
 CASES = [
     pytest.param(operator, case, dtype, id=f"{operator.spec.name}-{case.name}-{str(dtype)[6:]}")
     for operator in operators()
-    for case in importlib.import_module(f"{operator.spec.package}.cases").CASES
+    for case in suite(operator.spec).cases
     if case.tags & {SMOKE, EDGE, DOCUMENT, REAL}
     for dtype in case.dtypes
-    if is_documented(operator, case, dtype)
+    if is_documented(operator.spec, case, dtype)
 ]
 
 

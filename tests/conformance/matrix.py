@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import aclgrad  # noqa: F401  registers the operators
-from aclgrad.core.backends import widen
 from aclgrad.core.plan import Operator
 from aclgrad.core.registry import operators
-from aclgrad.testing.cases import DOCUMENT, EDGE, SMOKE, Case
-from aclgrad.testing.tolerance import naive_dtype
+from aclgrad.testing.cases import DOCUMENT, EDGE, SMOKE, Case, is_documented, suite
 
 OPERATORS = list(operators())
+DOCUMENTED = [operator for operator in OPERATORS if any(DOCUMENT in case.tags for case in suite(operator.spec).cases)]
+"""Those whose document has an example."""
 
 GPU = torch.cuda.is_available()
 KERNELS = ["cpu", pytest.param("triton", marks=pytest.mark.gpu)]
@@ -30,7 +30,7 @@ def family(operator: Operator, module: str) -> ModuleType:
 
 
 def cases(operator: Operator, *tags: str) -> list[Case]:
-    return [case for case in family(operator, "cases").CASES if case.tags & set(tags)]
+    return [case for case in suite(operator.spec).cases if case.tags & set(tags)]
 
 
 def matrix(*tags: str, doors: str = "python"):
@@ -40,29 +40,15 @@ def matrix(*tags: str, doors: str = "python"):
         for operator in OPERATORS
         for case in cases(operator, *(tags or (SMOKE, EDGE, DOCUMENT)))
         for dtype in case.dtypes
-        if doors == "python" or is_documented(operator, case, dtype)
+        if doors == "python" or is_documented(operator.spec, case, dtype)
     ]
 
 
-def is_documented(operator: Operator, case: Case, dtype: torch.dtype) -> bool:
-    """Whether the aclnn door takes it too."""
-    by_name = {arg.name: arg for arg in operator.spec.args}
-    main = by_name.get("input") or by_name.get("x") or by_name["cx"]
-    return dtype in main.dtypes and "python_only" not in case.tags
-
-
-def reference(operator: Operator, args, dtype=torch.float64, **options):
-    """The family's formula on arguments widened (or narrowed) to a dtype; always a flat list of tensors."""
-    formula = getattr(family(operator, "reference"), operator.spec.name)
-    return flat(formula(*[widen(arg, dtype) for arg in args], **options))
-
-
-def truth(operator: Operator, args):
-    return reference(operator, args, torch.float64)
-
-
-def naive(operator: Operator, args, dtype):
-    return [None if t is None else t.to(naive_dtype(dtype)) for t in reference(operator, args, naive_dtype(dtype))]
+def same(results, expected):
+    """Bit for bit, wherever something is expected."""
+    for result, want in zip(flat(list(results)), flat(list(expected)), strict=True):
+        if want is not None:
+            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
 
 
 def flat(results):

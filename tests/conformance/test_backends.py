@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from matrix import KERNELS, OPERATORS, cases, device_of, flat, matrix, naive, truth
+from matrix import DOCUMENTED, KERNELS, OPERATORS, cases, device_of, flat, matrix, same
 
 from aclgrad.core.errors import NoBackend
-from aclgrad.testing import assert_within_baseline, poisoned_memory
+from aclgrad.testing import poisoned_memory, verdicts
 from aclgrad.testing.cases import SMOKE, tensors_in
 from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
+from aclgrad.testing.verdicts import own, run
 
 
 @pytest.fixture(params=[*KERNELS, "reference"])
@@ -24,19 +25,15 @@ def kernels(request):
 
 
 def check(operator, args, dtype, results):
-    expected, baseline = truth(operator, args), naive(operator, args, dtype)
-    for label, result, true, base in zip(range(99), flat(results), expected, baseline, strict=False):
-        if result is None:
-            assert true is None
-        else:
-            assert_within_baseline(result, true, base, f"output {label}")
+    for name, verdict in verdicts(operator.spec, args, results, dtype):
+        assert verdict.ok, f"{name}: {verdict}"
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix())
 def test_is_as_accurate_as_a_naive_run(operator, case, dtype, backend):
     args = case.build(dtype)
     with poisoned_memory():
-        results = operator(*args, backend=backend)
+        results = run(operator, args, backend)
     check(operator, args, dtype, results)
 
 
@@ -47,21 +44,18 @@ def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, layout,
     args = case.build(dtype)
     relaid = [apply(LAYOUTS[layout], arg) for arg in args]
     with poisoned_memory():
-        expected, results = operator(*args, backend=kernels), operator(*relaid, backend=kernels)
+        expected, results = run(operator, args, kernels), run(operator, relaid, kernels)
     if kernels == "triton":
         check(operator, args, dtype, results)
-        return
-    for result, want in zip(flat(results), flat(expected), strict=True):
-        assert (result is None) == (want is None)
-        if want is not None:
-            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+    else:
+        same(results, expected)
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 def test_inputs_are_left_alone(operator, case, dtype, kernels):
     args = case.build(dtype)
     before = [tensor.clone() for tensor in tensors_in(args)]
-    operator(*args, backend=kernels)
+    run(operator, args, kernels)
     for tensor, copy in zip(tensors_in(args), before, strict=True):
         assert torch.equal(
             tensor.view(torch.uint8) if tensor.dim() else tensor, copy.view(torch.uint8) if copy.dim() else copy
@@ -78,7 +72,7 @@ def gapped(meta):
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, case, dtype, kernels):
     args = case.build(dtype)
-    expected = operator(*args, backend=kernels)
+    expected = run(operator, args, kernels)
     plan = operator.plan(args, backend=kernels)
     buffers, outs = [], []
     for meta in plan.outs:
@@ -92,10 +86,8 @@ def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, cas
             pairs = [gapped(member) for member in meta]
             outs.append([out for out, _ in pairs])
             buffers += pairs
-    results = operator(*args, out=outs[0] if len(outs) == 1 else tuple(outs), backend=kernels)
-    for result, want in zip(flat(results), flat(expected), strict=True):
-        if want is not None:
-            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+    operator(*own(operator.spec, args), out=outs[0] if len(outs) == 1 else tuple(outs), backend=kernels)
+    same(outs, expected[: len(outs)])
     for out, buffer in buffers:
         written = torch.zeros_like(buffer, dtype=torch.bool)
         written.as_strided(out.shape, out.stride(), 5).fill_(True)
@@ -106,28 +98,23 @@ def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, cas
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 def test_same_bits_run_after_run(operator, case, dtype, kernels):
     args = case.build(dtype)
-    expected = flat(operator(*args, backend=kernels))
-    for result, want in zip(flat(operator(*args, backend=kernels)), expected, strict=True):
-        if want is not None:
-            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+    same(run(operator, args, kernels), run(operator, args, kernels))
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 def test_same_bits_for_any_number_of_threads(operator, case, dtype):
     args = case.build(dtype)
-    expected = flat(operator(*args, backend="cpu"))
+    expected = run(operator, args, "cpu")
     threads = torch.get_num_threads()
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            for result, want in zip(flat(operator(*args, backend="cpu")), expected, strict=True):
-                if want is not None:
-                    torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+            same(run(operator, args, "cpu"), expected)
     finally:
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
+@pytest.mark.parametrize("operator", DOCUMENTED, ids=lambda operator: operator.spec.name)
 def test_the_documents_example_gives_the_printed_numbers(operator, backend):
     (case,) = cases(operator, "document")
     for result, printed in zip(flat(operator(*case.build(), backend=backend)), flat(case.expected()), strict=True):
@@ -141,12 +128,10 @@ def test_the_workspace_is_what_was_planned(operator, case, dtype, kernels):
     plan = operator.plan(args, backend=kernels)
     guard = 64
     block = torch.full((plan.workspace_size + 2 * guard,), SENTINEL, dtype=torch.uint8)
-    outs = plan.allocate()
-    plan.launch(args, outs, block[guard : guard + plan.workspace_size] if plan.workspace_size else None)
+    outs, mine = plan.allocate(), own(operator.spec, args)
+    plan.launch(mine, outs, block[guard : guard + plan.workspace_size] if plan.workspace_size else None)
     assert bool((block[:guard] == SENTINEL).all()) and bool((block[-guard:] == SENTINEL).all())
-    for result, want in zip(flat(outs), flat(operator(*args, backend=kernels)), strict=True):
-        if want is not None:
-            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+    same([*outs, *(mine[k] for k in operator.spec.updated)], run(operator, args, kernels))
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)

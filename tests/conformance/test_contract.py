@@ -5,12 +5,12 @@ import os
 
 import pytest
 import torch
-from matrix import OPERATORS, family, flat, matrix
+from matrix import OPERATORS, flat, matrix
 
 import aclgrad
 from aclgrad.core.errors import AclgradError, InvalidArgument
 from aclgrad.core.spec import Out, OutList
-from aclgrad.testing.cases import SMOKE
+from aclgrad.testing.cases import SMOKE, suite
 from aclgrad.testing.poison import fill
 
 NAMES = [operator.spec.name for operator in OPERATORS]
@@ -20,14 +20,14 @@ def refusals(door):
     return [
         pytest.param(operator, invalid, id=f"{operator.spec.name}-{invalid.name}")
         for operator in OPERATORS
-        for invalid in family(operator, "cases").INVALID
+        for invalid in suite(operator.spec).invalid
         if door in invalid.doors
     ]
 
 
 def legal(operator):
     """Arguments and outputs of the operator's first case, by name."""
-    case = family(operator, "cases").CASES[0]
+    case = suite(operator.spec).cases[0]
     args = case.build()
     outs = operator.plan(args, backend="reference").allocate()
     named = {param.name: arg for param, arg in zip(operator.spec.args, args, strict=True)}
@@ -56,7 +56,7 @@ def test_refuses(operator, invalid):
 def test_python_door_accepts_what_only_the_document_refuses(operator):
     """Generosity is a promise too: whatever only the aclnn door refuses runs here, unless an output is the matter."""
     args, outs = legal(operator)
-    for invalid in family(operator, "cases").INVALID:
+    for invalid in suite(operator.spec).invalid:
         if invalid.doors == ("aclnn",) and not any(name in outs for name in invalid.changes):
             changed = invalid.apply({**args, **outs})
             operator(*[changed[name] for name in args], backend="reference")
@@ -68,7 +68,8 @@ def test_signature_follows_the_contract(operator):
     parameters = inspect.signature(function).parameters
     positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     assert positional == [param.name for param in operator.spec.args]
-    assert {"out", "backend"} <= {name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    keywords = {name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    assert keywords >= ({"out", "backend"} if operator.spec.outs else {"backend"})
     assert function.__doc__ and ">>>" in function.__doc__
 
 
@@ -96,14 +97,22 @@ def test_output_over_an_input_is_right_or_refused(operator, case, dtype):
                 else:
                     for result, want in zip(flat(results), flat(expected), strict=True):
                         torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
-    assert tried
+    if not tried:
+        pytest.skip("no input could hold an output")
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=NAMES)
 def test_partial_overlap_is_refused(operator):
     args, outs = legal(operator)
-    name, out = next((n, o) for n, o in outs.items() if isinstance(o, torch.Tensor) and o.numel() > 1)
-    source = next(n for n, a in args.items() if isinstance(a, torch.Tensor) and a.dtype == out.dtype and a.numel() > 1)
+    inputs, outputs = (
+        {name: value for name, value in values.items() if isinstance(value, torch.Tensor) and value.numel() > 1}
+        for values in (args, outs)
+    )
+    pairs = [(o, i) for o in outputs for i in inputs if inputs[i].dtype == outputs[o].dtype]
+    if not pairs:
+        pytest.skip("no output has the dtype of an input")
+    name, source = pairs[0]
+    out = outs[name]
     needed = args[source].numel() + out.numel()
     buffer = torch.zeros(needed, dtype=out.dtype)
     args[source] = buffer[: args[source].numel()].view(args[source].shape).copy_(args[source])

@@ -4,13 +4,14 @@ import random
 
 import pytest
 import torch
-from matrix import OPERATORS, family, flat
+from matrix import OPERATORS, flat
 from test_aclnn import pair
 from test_contract import NAMES
 
 from aclgrad import acl, aclnn
-from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Tensor, TensorList
+from aclgrad.core.spec import BoolArray, Flag, Float, InOut, Int, Out, OutList, Tensor, TensorList
 from aclgrad.frontends.aclnn.executor import EXECUTORS
+from aclgrad.testing.cases import suite
 from aclgrad.testing.program import program
 
 ROUNDS = 250
@@ -101,7 +102,7 @@ def require_legal(operator, args, outs):
 @pytest.mark.parametrize("seed", range(2))
 def test_random_arguments(operator, seed):
     rng = random.Random(f"{operator.spec.name}-{seed}")
-    case = family(operator, "cases").CASES[0]
+    case = suite(operator.spec).cases[0]
     first, second = pair(operator)
     params = (*operator.spec.args, *operator.spec.outs)
     accepted = 0
@@ -190,4 +191,4 @@ def test_random_sequences_of_handle_calls(seed):
 
 def test_rules_know_every_kind_of_parameter():
     kinds = {type(param) for operator in OPERATORS for param in (*operator.spec.args, *operator.spec.outs)}
-    assert kinds == {Tensor, TensorList, Flag, Int, Float, BoolArray, Out, OutList}
+    assert kinds == {Tensor, InOut, TensorList, Flag, Int, Float, BoolArray, Out, OutList}

@@ -12,10 +12,13 @@ from aclgrad.testing.cases import Case
 
 SIZES = {
     "registers": (6, 64, 512),
-    "partial_sums": (5, 64, 1024),
+    "partial_sums": (9, 64, 1024),
     "wide": (4, 256, 1024),
     "wide_with_a_tail": (4, 150, 1024),
+    "a_launch_a_step": (4, 300, 1024),
+    "partial_sums_of_an_odd_size": (5, 64, 1000),
     "from_memory": (4, 32, 2048),
+    "few_rows_of_many_units": (4, 4, 2048),
     "odd": (7, 21, 100),
     "one_past_a_tile": (5, 17, 129),
     "one_row": (9, 1, 768),
@@ -46,13 +49,23 @@ def test_lengths_differ_over_several_teams(dtype, cuda):
     check(problem(9, 40, 256, dtype, layers=2, directions=2, lengths=[9] * 10 + [6] * 20 + [1] * 10))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"lengths": [9] * 30 + [4] * 30 + [1] * 10}, {"batch_first": True, "layers": 2}, {"bias": False}],
+    ids=str,
+)
+def test_a_relay_takes_every_layout(options, cuda):
+    check(problem(9, 70, 1024, F32, **options))
+
+
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 def test_large_float32_products_are_taken_apart(dtype, cuda):
     check(problem(64, 64, 512, dtype))
 
 
-def test_less_precision_only_where_the_switch_allows_it(cuda):
-    args = problem(16, 64, 512, F32)
+@pytest.mark.parametrize("size", [(16, 64, 512), (9, 64, 1024), (4, 300, 1024)], ids=str)
+def test_less_precision_only_where_the_switch_allows_it(size, cuda):
+    args = problem(*size, F32)
     truth = flat(reference.lstm_backward(*map(widen, args)))
     errors = []
     before = torch.backends.cuda.matmul.allow_tf32

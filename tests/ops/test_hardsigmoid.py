@@ -1,4 +1,4 @@
-"""What is peculiar to hardsigmoid: the proof by autograd, every mix of dtypes, PyTorch's own gradient."""
+"""What is peculiar to hardsigmoid: the proofs by autograd, every mix of dtypes, PyTorch's own operators."""
 
 import itertools
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import aclgrad
+from aclgrad import aclnn
 from aclgrad.ops.hardsigmoid import reference
 from aclgrad.testing import assert_within_baseline
 
@@ -35,6 +36,65 @@ def test_every_mix_of_dtypes(grad_dtype, x_dtype, out_dtype):
     assert_within_baseline(out, truth, naive)
     promoted = aclgrad.hardsigmoid_backward(grad, x, backend="cpu")
     assert promoted.dtype == torch.promote_types(grad_dtype, x_dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_equals_pytorchs_hardsigmoid(dtype):
+    special = [torch.nan, torch.inf, -torch.inf, 3.0, -3.0, 2.9999998, -2.9999998, 0.0]
+    x = torch.cat([torch.randn(4097) * 3, torch.tensor(special)]).to(dtype)
+    ours, theirs = aclgrad.hardsigmoid(x, backend="cpu"), torch.nn.functional.hardsigmoid(x)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=torch.finfo(dtype).eps, equal_nan=True)
+    assert bool(ours[-8].isnan()) and ours[-7:-3].tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_integers_are_computed_in_float32_and_cut_off(backend):
+    ends = torch.iinfo(torch.int32)
+    x = torch.tensor([*range(-50, 50), ends.min, ends.min + 1, ends.max - 1, ends.max], dtype=torch.int32)
+    expected = (x.float() * (1 / 6) + 0.5).clamp(0, 1).int()
+    assert torch.equal(aclgrad.hardsigmoid(x, backend=backend), expected)
+    assert torch.equal(expected, (x >= 3).int())
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int32])
+@pytest.mark.parametrize(
+    "view", [lambda t: t, lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[1:, 3:], lambda t: t[0, 0]]
+)
+def test_in_place_changes_the_view_and_nothing_beside_it(view, dtype):
+    base = (torch.randn(64, 33) * 3).to(dtype)
+    expected = base.clone()
+    view(expected).copy_(aclgrad.hardsigmoid(view(base), backend="cpu"))
+    x = view(base)
+    assert aclgrad.hardsigmoid_(x, backend="cpu") is x
+    assert torch.equal(base, expected)
+
+
+def test_in_place_refuses_elements_that_share_memory():
+    with pytest.raises(aclgrad.InvalidArgument, match="share memory"):
+        aclgrad.hardsigmoid_(torch.zeros(1).expand(4))
+
+
+def test_over_its_own_argument():
+    x = torch.randn(2000) * 3
+    expected = aclgrad.hardsigmoid(x)
+    assert torch.equal(aclgrad.hardsigmoid(x, out=x), expected)
+
+
+def test_handles_of_two_formats_are_refused():
+    plain, other = (aclnn.aclCreateTensor([4], 1, 0, None, 0, layout, [4], 1, 0x1000) for layout in (2, 0))
+    assert aclnn.aclnnHardsigmoidGetWorkspaceSize(plain, other)[2] == 161002
+    assert "format" in aclgrad.acl.get_recent_err_msg()
+    for handle in (plain, other):
+        aclnn.aclDestroyTensor(handle)
+
+
+def test_forward_and_backward_are_autograds_of_pytorch():
+    x = (torch.randn(3, 500) * 3).requires_grad_()
+    grad = torch.randn(3, 500)
+    value = torch.nn.functional.hardsigmoid(x)
+    (expected,) = torch.autograd.grad(value, x, grad)
+    torch.testing.assert_close(aclgrad.hardsigmoid(x.detach()), value.detach())
+    torch.testing.assert_close(aclgrad.hardsigmoid_backward(grad, x.detach()), expected)
 
 
 @pytest.mark.parametrize("dtype", FLOATS[:3])  # aten multiplies float64 by a 1/6 rounded to float32
@@ -73,21 +133,36 @@ def test_in_place_over_either_input():
     assert torch.equal(over_grad, expected) and torch.equal(over_x, expected)
 
 
-def test_gradcheck_of_a_function_built_on_it():
-    class Hardsigmoid(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return torch.nn.functional.hardsigmoid(x)
+class Hardsigmoid(torch.autograd.Function):
+    """The operators as autograd needs them; the gradient is computed by the textbook where it is itself recorded."""
 
-        @staticmethod
-        def backward(ctx, grad):
-            return aclgrad.hardsigmoid_backward(grad, *ctx.saved_tensors, backend="cpu")
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return aclgrad.hardsigmoid(x, backend="cpu")
 
-    x = (torch.rand(20, dtype=torch.float64) * 5 - 2.5).requires_grad_()
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return reference.hardsigmoid_backward(grad, x)
+        return aclgrad.hardsigmoid_backward(grad, x, backend="cpu")
+
+
+def test_derivatives_of_both_orders():
+    x = (torch.randn(40, dtype=torch.float64) * 3).requires_grad_()
     assert torch.autograd.gradcheck(Hardsigmoid.apply, x)
+    assert torch.autograd.gradgradcheck(Hardsigmoid.apply, x)
+
+
+def test_the_gradients_gradient_is_itself():
+    grad, x = (torch.randn(500, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    direction = torch.randn_like(grad)
+    (second,) = torch.autograd.grad(reference.hardsigmoid_backward(grad, 3 * x), grad, direction)
+    torch.testing.assert_close(second, aclgrad.hardsigmoid_backward(direction, 3 * x.detach(), backend="cpu"))
 
 
 def test_result_keeps_the_inputs_layout():
     x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
     assert aclgrad.hardsigmoid_backward(torch.randn(2, 3, 4, 5), x).stride() == x.stride()
+    assert aclgrad.hardsigmoid(x).stride() == x.stride()

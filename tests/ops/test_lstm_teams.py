@@ -1,12 +1,13 @@
 """The teams of programs that run the recurrence on a GPU: every one covers the problem and fits the device."""
 
 import pytest
-import torch
 
 pytest.importorskip("triton")
 
+from aclgrad.core.spec import F16, F32
 from aclgrad.ops.lstm.spec import LstmDims
-from aclgrad.ops.lstm.triton_teams import WARPS, Limits, Place, best_team, teams
+from aclgrad.ops.lstm.triton_relays import BLOCK, best_relay, relays
+from aclgrad.ops.lstm.triton_teams import WARPS, WIDE_UNITS, Limits, Place, best_team, teams
 
 H200 = Limits(programs=132, shared=220 * 1024, warpgroups=True)
 SMALL = Limits(programs=20, shared=90 * 1024, warpgroups=False)
@@ -43,11 +44,35 @@ def test_a_team_covers_the_problem_and_is_resident_at_once(batch, hidden, direct
 
 
 def test_weights_stay_on_chip_where_they_fit():
-    for batch, hidden, dtype in [(64, 512, torch.float16), (64, 1024, torch.float16), (16, 768, torch.float32)]:
+    for batch, hidden, dtype in [(64, 512, F16), (64, 1024, F16), (16, 768, F32)]:
         team = best_team(dims(batch, hidden, 1), dtype, H200)
         assert team is not None and team.place is not Place.MEMORY
 
 
 def test_no_team_without_matrix_units_or_for_a_batch_that_fills_the_device():
-    assert best_team(dims(8, 128, 1), torch.float16, None) is None
-    assert best_team(dims(2**16, 1024, 1), torch.float16, H200) is None
+    assert best_team(dims(8, 128, 1), F16, None) is None
+    assert best_team(dims(2**16, 1024, 1), F16, H200) is None
+
+
+@pytest.mark.parametrize(("batch", "hidden"), [*SIZES, (256, 512), (130, 1024), (5, 64), (70, 960)])
+def test_a_relay_covers_the_problem_and_is_resident_at_once(batch, hidden):
+    problem = dims(batch, hidden, 1)
+    for relay in relays(problem, H200) if hidden % WIDE_UNITS == 0 else ():
+        members, groups = relay.grid(problem)
+        assert members * groups <= H200.programs
+        assert members // relay.parts * WIDE_UNITS == hidden
+        assert groups * relay.rows >= batch and members * relay.own >= relay.rows
+        depth = 4 * hidden // relay.parts
+        assert depth * relay.parts == 4 * hidden and depth % relay.chunk == 0
+        assert relay.rows % (16 * WARPS // 8) == 0 and relay.rows & (relay.rows - 1) == 0
+        weights, passing = 2 * WIDE_UNITS * depth * 2, relay.stages * min(relay.rows, BLOCK) * relay.chunk * 2 * 2
+        assert relay.stages >= 2 and weights + passing <= H200.shared
+
+
+def test_relays_are_for_float32_warpgroups_and_one_direction():
+    assert best_relay(dims(64, 1024, 1), F32, H200) is not None
+    assert best_relay(dims(64, 1024, 1), F16, H200) is None
+    assert best_relay(dims(64, 1024, 1), F32, SMALL) is None
+    assert best_relay(dims(64, 1000, 1), F32, H200) is None
+    assert best_relay(dims(64, 1024, 1), F32, None) is None
+    assert best_relay(dims(64, 512, 2), F32, H200) is None

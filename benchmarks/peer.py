@@ -1,0 +1,45 @@
+"""What a peer is.
+
+`prepare(*args)` takes the operator's arguments in contract order, does whatever belongs outside the timed part, and
+returns the call to be timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+Prepared = Callable[[], Any]
+CPU, CUDA = ("cpu",), ("cuda",)
+MOST_SHAPES = 64  # for which torch.compile keeps code
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A contender; one that `writes_out` is given a prepared output, and then ours gets one too."""
+
+    name: str
+    prepare: Callable[..., Prepared]
+    writes_out: bool = False
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    compiles: bool = False  # for seconds, before it runs
+
+
+def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """An eager peer through torch.compile, which compiles once for each shape and dtype."""
+
+    @cache
+    def function() -> Callable[..., Any]:
+        torch._dynamo.config.recompile_limit = MOST_SHAPES
+        whole: Callable[..., Any] = torch.compile(lambda *args: eager(*args)(), dynamic=False)
+        return whole
+
+    def prepare(*args: Any) -> Prepared:
+        run = function()
+        return lambda: run(*args)
+
+    return prepare

@@ -1,0 +1,210 @@
+"""Forward and backward pass of the modules against torch's and other libraries': what a training step pays.
+
+The gate judges the loss and every gradient: truth is torch's own module in float64, the naive run the same in the row's
+dtype.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear
+
+import aclgrad.nn
+from aclgrad.core.meta import dtype_name
+from aclgrad.core.spec import BF16, F16, F32
+from aclgrad.testing import Data, judge
+from aclgrad.testing.cases import Cost
+from aclgrad.testing.tolerance import naive_dtype
+
+from .contenders import Contender, same_inputs
+from .device import Device
+from .gate import Gate, verdict_of
+from .peer import CPU, CUDA
+from .report import OURS, Row
+from .runner import timed_regime
+from .timing import Effort
+
+Step = Callable[[], Sequence[Tensor]]
+"""A forward and a backward pass: the loss or output, then the gradients."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One module at one size. `steps` gives every contender's step, ours first and torch's second."""
+
+    module: str
+    case: str
+    dtype: torch.dtype
+    devices: tuple[str, ...]
+    make: Callable[[Data], Sequence[Tensor]]
+    steps: Callable[[Sequence[Tensor], Device | None], dict[str, Step]]
+    flops: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.module}/{self.case}/{dtype_name(self.dtype)}"
+
+
+def lstm(
+    case: str,
+    dtype: torch.dtype,
+    devices: tuple[str, ...],
+    sizes: tuple[int, int, int],
+    layers: int = 1,
+    both: bool = False,
+) -> Training:
+    """T steps of B sequences, as many inputs as hidden units."""
+    steps, batch, hidden = sizes
+    directions = 1 + both
+    counts = [4 * hidden * ((hidden if layer == 0 else directions * hidden) + hidden) for layer in range(layers)]
+
+    def make(data: Data) -> Sequence[Tensor]:
+        torch.manual_seed(0)
+        weights = nn.LSTM(hidden, hidden, layers, bidirectional=both).to(torch.float64)
+        device = torch.get_default_device()
+        return [
+            data.normal(steps, batch, hidden), data.normal(steps, batch, directions * hidden),
+            *[p.detach().to(device, data.dtype) for p in weights.parameters()],
+        ]  # fmt: skip
+
+    def contenders(args: Sequence[Tensor], device: Device | None) -> dict[str, Step]:  # noqa: ARG001
+        x, grad, *params = args
+
+        def step(kind: type[nn.LSTM]) -> Step:
+            module = kind(hidden, hidden, layers, bidirectional=both).to(x.device, x.dtype)
+            with torch.no_grad():
+                for own, given in zip(module.parameters(), params, strict=True):
+                    own.copy_(given)
+            leaf = x.detach().requires_grad_()
+
+            def run() -> Sequence[Tensor]:
+                y, _ = module(leaf)
+                return [y.detach(), *torch.autograd.grad(y, [leaf, *module.parameters()], grad)]
+
+            return run
+
+        return {OURS: step(aclgrad.nn.LSTM), "nn.LSTM": step(nn.LSTM)}
+
+    flops = 3 * 2 * steps * batch * directions * sum(counts)
+    return Training("nn.LSTM", case, dtype, devices, make, contenders, flops)
+
+
+def head(tokens: int, features: int, classes: int, dtype: torch.dtype, devices: tuple[str, ...]) -> Training:
+    """A language model's head with the mean loss of its tokens."""
+
+    def make(data: Data) -> Sequence[Tensor]:
+        x, weight = data.normal(tokens, features), data.normal(classes, features, scale=features**-0.5)
+        return [x, weight, data.integers(0, classes, tokens)]
+
+    def contenders(args: Sequence[Tensor], device: Device | None) -> dict[str, Step]:
+        x, weight, target = (args[0].detach().requires_grad_(), args[1].detach().requires_grad_(), args[2])
+
+        def step(loss_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Step:
+            def run() -> Sequence[Tensor]:
+                loss = loss_of(x, weight, target)
+                return [loss.detach(), *torch.autograd.grad(loss, [x, weight])]
+
+            return run
+
+        losses = {OURS: aclgrad.nn.linear_cross_entropy, "eager torch": eager_head} | other_heads(device)
+        return {name: step(loss_of) for name, loss_of in losses.items()}
+
+    case = f"{tokens}_{features}_{classes}"
+    return Training(
+        "nn.LinearCrossEntropyLoss", case, dtype, devices, make, contenders, 6 * tokens * features * classes
+    )
+
+
+def eager_head(x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+    """All logits at once, the loss in float32."""
+    logits = linear(x, weight)
+    return cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), target)
+
+
+def other_heads(device: Device | None) -> dict[str, Callable[..., Tensor]]:
+    """Those that can be had here: torch.compile if asked for, Liger and Apple's where they are installed."""
+    found: dict[str, Callable[..., Tensor]] = {}
+    if device is None or device.kind != "cuda":
+        return found
+    if device.compiling:
+        found["torch.compile"] = torch.compile(eager_head, dynamic=False)
+    liger = _installed("liger_kernel.ops.fused_linear_cross_entropy")
+    if liger is not None:
+        function = liger.LigerFusedLinearCrossEntropyFunction
+        found["Liger"] = lambda x, weight, target: _first(function.apply(x, weight, target))
+    cce = _installed("cut_cross_entropy")
+    if cce is not None:
+        found["CCE"] = cce.linear_cross_entropy
+    return found
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple) else value
+
+
+def _installed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+TRAININGS = (
+    lstm("T64_B16_128", F32, CPU, (64, 16, 128)),
+    lstm("T128_B32_256", F32, CPU, (128, 32, 256)),
+    lstm("T64_B64_512", F32, CPU, (64, 64, 512)),
+    lstm("T64_B16_128_2x2", F32, CPU, (64, 16, 128), 2, both=True),
+    *(
+        lstm(case, dtype, CUDA, sizes, layers, both)
+        for case, sizes, layers, both in (
+            ("T128_B64_512", (128, 64, 512), 1, False),
+            ("T256_B64_1024", (256, 64, 1024), 1, False),
+            ("T512_B16_256_2x2", (512, 16, 256), 2, True),
+        )
+        for dtype in (F32, F16)
+    ),
+    head(1024, 1024, 32000, BF16, CPU),
+    head(1024, 1024, 32000, F32, CPU),
+    *(head(*sizes, BF16, CUDA) for sizes in ((8192, 4096, 128256), (8192, 4096, 16032), (4096, 2048, 32000))),
+)
+
+
+def trainings(kind: str, only: str = "*") -> Iterator[Training]:
+    """Those for this kind of device whose key contains the pattern."""
+    return (row for row in TRAININGS if kind in row.devices and fnmatch(row.key, f"*{only}*"))
+
+
+def train(row: Training, device: Device, effort: Effort) -> Row:
+    """One row; without speeds if its gate is red."""
+    with torch.device(device.kind):
+        args = row.make(Data(row.dtype))
+        gate = _gate(row, args)
+    shown = Row(row.module, row.case, dtype_name(row.dtype), "modules", gate)
+    if not gate.passed:
+        return shown
+    steps = row.steps(args, device)
+    turns = {name: Contender([step], 0, writes_out=False) for name, step in steps.items()}
+    main = timed_regime(turns, same_inputs(args, warm=False), Cost(bytes=0, flops=row.flops), row.dtype, device, effort)
+    extra = {name: contender.extra_memory(device) for name, contender in turns.items()}
+    return Row(shown.operator, shown.case, shown.dtype, shown.backend, gate, main, None, extra)
+
+
+def _gate(row: Training, args: Sequence[Tensor]) -> Gate:
+    """Ours against torch's in float64, in the light of torch's in the row's dtype."""
+    ours, theirs = list(row.steps(args, None).values())[:2]
+    results, naive = ours(), theirs()
+    wide = [t.double() if t.is_floating_point() else t for t in args]
+    _, torch_wide = list(row.steps(wide, None).values())[:2]
+    narrow = [t.to(naive_dtype(row.dtype)) for t in naive]
+    judged = {
+        f"result {k}": judge(result, true, base, row.dtype)
+        for k, (result, true, base) in enumerate(zip(results, torch_wide(), narrow, strict=True))
+    }
+    return verdict_of(judged)

@@ -1,0 +1,121 @@
+"""What bad input gets: a typed error that names the argument, what was found and what was expected."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+
+import aclgrad.nn
+from aclgrad import AclgradError, InvalidArgument, Unsupported, WrongType
+
+
+def zeros(*shape):
+    return torch.zeros(shape)
+
+
+def lstm(**options):
+    return aclgrad.nn.LSTM(3, 4, **options)
+
+
+def head(**options):
+    return aclgrad.nn.LinearCrossEntropyLoss(3, 9, **options)
+
+
+def cell():
+    return aclgrad.nn.LSTMCell(3, 4)
+
+
+def norm():
+    return aclgrad.nn.SyncBatchNorm(3)
+
+
+def indices(*shape):
+    return torch.zeros(shape, dtype=torch.int64)
+
+
+x, h, c = zeros(5, 2, 3), zeros(1, 2, 4), zeros(1, 2, 4)
+HX = "= [D * num_layers, N, hidden_size]"
+CASES = {
+    "lstm: width": (lstm, (zeros(5, 2, 7),), "input", "[5, 2, 7], expected [*, *, 3] = [T, N, input_size]"),
+    "lstm: rank": (lstm, (zeros(5, 2, 3, 1),), "input", "[5, 2, 3, 1], expected [*, *, 3]"),
+    "lstm: one sequence": (lstm, (zeros(5, 7),), "input", "[5, 7], expected [*, 3]"),
+    "lstm: no step": (lstm, (zeros(0, 2, 3),), "input", "[0, 2, 3], expected at least one step"),
+    "lstm: dtype": (lstm, (x.double(),), "input", "float64, expected float32 like weight_ih_l0"),
+    "lstm: type": (lstm, (None,), "input", "NoneType, expected a tensor"),
+    "lstm: batch of h": (lstm, (x, (zeros(1, 3, 4), c)), "hx[0]", f"[1, 3, 4], expected [1, 2, 4] {HX}"),
+    "lstm: width of c": (lstm, (x, (h, zeros(1, 2, 5))), "hx[1]", f"[1, 2, 5], expected [1, 2, 4] {HX}"),
+    "lstm: h of one sequence": (lstm, (zeros(5, 3), (h, c)), "hx[0]", "[1, 2, 4], expected [1, 4]"),
+    "lstm: h alone": (lstm, (x, (h,)), "hx", "1 members, expected 2: (h, c)"),
+    "lstm: type of hx": (lstm, (x, h), "hx", "Tensor, expected a tuple (h, c)"),
+    "lstm: dtype of h": (lstm, (x, (h.double(), c.double())), "hx[0]", "float64, expected float32"),
+    "lstm: type of h": (lstm, (x, (1.0, 2.0)), "hx[0]", "float, expected a tensor"),
+    "lstm: packed width": (lstm, (pack_sequence([zeros(2, 7)]),), "input.data", "[2, 7], expected [*, 3]"),
+    "lstm: packed batch of h": (lstm, (pack_sequence([zeros(2, 3)]), (h, c)), "hx[0]", f"expected [1, 1, 4] {HX}"),
+    "cell: width": (cell, (zeros(2, 7),), "input", "[2, 7], expected [*, 3] = [N, input_size] or [input_size]"),
+    "cell: rank": (cell, (zeros(2, 3, 3),), "input", "[2, 3, 3], expected [*, 3]"),
+    "cell: dtype": (cell, (x[0].double(),), "input", "float64, expected float32 like weight_ih"),
+    "cell: type": (cell, ([1.0],), "input", "list, expected a tensor"),
+    "cell: batch of h": (cell, (x[0], (zeros(3, 4), c[0])), "hx[0]", "[3, 4], expected [2, 4] = [N, hidden_size]"),
+    "cell: h of one": (cell, (x[0, 0], (h[0], c[0])), "hx[0]", "[2, 4], expected [4] = [hidden_size]"),
+    "cell: h alone": (cell, (x[0], (h[0],)), "hx", "1 members, expected 2: (h, c)"),
+    "cell: type of hx": (cell, (x[0], h[0]), "hx", "Tensor, expected a tuple (h, c)"),
+    "hardsigmoid: type": (aclgrad.nn.Hardsigmoid, (1.0,), "input", "float, expected a tensor"),
+    "hardsigmoid: dtype": (aclgrad.nn.Hardsigmoid, (x > 0,), "x", "bool, expected one of"),
+    "batch norm: channels": (norm, (zeros(4, 5, 2),), "input", "[4, 5, 2], expected [*, 3, *] = [N, num_features, …]"),
+    "batch norm: rank": (norm, (zeros(3),), "input", "[3], expected [*, 3]"),
+    "batch norm: dtype": (norm, (indices(4, 3),), "input", "int64, expected one of"),
+    "batch norm: type": (norm, (None,), "input", "NoneType, expected a tensor"),
+    "batch norm: one value": (norm, (zeros(1, 3),), "input", "[1, 3], expected more than one value per channel"),
+    "head: width": (head, (zeros(5, 4), indices(5)), "input", "[5, 4], expected [5, 3] = [..., H]"),
+    "head: targets": (head, (zeros(5, 3), indices(4)), "target", "[4], expected [5]"),
+    "head: rank of target": (head, (zeros(5, 3), indices(5, 1)), "target", "[5, 1], expected [5]"),
+    "head: target too large": (head, (zeros(2, 3), torch.tensor([0, 9])), "target", "target[1] is 9, expected 0 to 8"),
+    "head: negative target": (head, (zeros(2, 3), torch.tensor([-1, 0])), "target", "target[0] is -1, expected 0 to 8"),
+    "head: dtype": (head, (zeros(2, 3).double(), indices(2)), "input", "float64, expected float32 like weight"),
+    "head: probabilities": (head, (zeros(2, 3), zeros(2)), "target", "probabilities, expected class indices"),
+    "head: type of target": (head, (zeros(2, 3), [1, 2]), "target", "list, expected a tensor"),
+    "head: type": (head, (None, indices(1)), "input", "NoneType, expected a tensor"),
+}
+
+
+@pytest.mark.parametrize(("make", "arguments", "name", "message"), CASES.values(), ids=CASES)
+def test_wrong_calls(make, arguments, name, message):
+    with pytest.raises(AclgradError, match=re.escape(message)) as caught:
+        make()(*arguments)
+    assert caught.value.argument == name
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if ": type" in name])
+def test_objects_that_are_no_tensors_are_type_errors(case):
+    make, arguments, *_ = CASES[case]
+    with pytest.raises(WrongType) as caught:
+        make()(*arguments)
+    assert isinstance(caught.value, TypeError)
+
+
+OPTIONS = {
+    "lstm: projection": (lambda: lstm(proj_size=2), "proj_size", "proj_size is 2, expected 0"),
+    "head: bias": (lambda: head(bias=True), "bias", "bias is True, expected False"),
+    "head: smoothing": (lambda: head(label_smoothing=0.1), "label_smoothing", "label_smoothing is 0.1, expected 0.0"),
+    "head: class weights": (lambda: head(weight=torch.ones(9)), "weight", "weight is a tensor, expected None"),
+    "head: several dimensions": (lambda: head(out_features=(2,)), "out_features", "out_features is (2,), expected ()"),
+    "head: reduction": (lambda: head(reduction="max"), "reduction", "'max', expected one of mean, sum, none"),
+}
+
+
+@pytest.mark.parametrize(("make", "name", "message"), OPTIONS.values(), ids=OPTIONS)
+def test_options_that_are_not_there(make, name, message):
+    with pytest.raises((InvalidArgument, Unsupported), match=re.escape(message)) as caught:
+        make()
+    assert caught.value.argument == name
+
+
+def test_torchs_own_checks_of_options_hold():
+    for make in (nn.LSTM, aclgrad.nn.LSTM):
+        with pytest.raises(ValueError, match="dropout should be a number in range"):
+            make(3, 4, dropout=1.5)
+        with pytest.raises(ValueError, match="hidden_size must be greater than zero"):
+            make(3, 0)

@@ -1,0 +1,117 @@
+"""`torch.ops.aclgrad.*`: every operator as torch's own checks want an op to be."""
+
+import inspect
+
+import pytest
+import torch
+
+import aclgrad
+from aclgrad.core.registry import operators
+from aclgrad.testing.cases import Data, suite, tensors_in
+
+OPERATORS = list(operators())
+NAMED = {operator.spec.name: operator for operator in OPERATORS}
+DIFFERENTIABLE = [
+    NAMED[name] for name in ("hardsigmoid", "hardsigmoid_backward", "lstm", "lstm_cell", "lstm_cell_backward")
+]
+REFUSING = [operator for operator in OPERATORS if operator not in DIFFERENTIABLE and not operator.spec.updated]
+by_name = pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
+
+
+def first_case(operator, trained=False):
+    """The operator's first case; its tensors of floating point may be leaves that want gradients."""
+    arguments = list(suite(operator.spec).cases[0].build(torch.float32))
+    if trained:
+        for tensor in tensors_in(arguments):
+            tensor.requires_grad_(tensor.is_floating_point())
+    return arguments
+
+
+def op(operator):
+    return getattr(torch.ops.aclgrad, operator.spec.name).default
+
+
+@by_name
+def test_opcheck(operator):
+    torch.library.opcheck(op(operator), first_case(operator))
+
+
+@pytest.mark.parametrize("operator", DIFFERENTIABLE, ids=lambda operator: operator.spec.name)
+def test_opcheck_with_gradients(operator):
+    torch.library.opcheck(op(operator), first_case(operator, trained=True))
+
+
+@pytest.mark.parametrize("operator", REFUSING, ids=lambda operator: operator.spec.name)
+def test_what_is_not_differentiable_says_so(operator):
+    results = tensors_in(listed(op(operator)(*first_case(operator, trained=True))))
+    loss = sum(result.sum() for result in results if result.requires_grad)
+    with pytest.raises(aclgrad.Unsupported, match=r"is not differentiable|cannot be differentiated again"):
+        loss.backward()
+
+
+@by_name
+def test_results_are_those_of_the_python_function(operator):
+    arguments, again = first_case(operator), first_case(operator)
+    function = getattr(aclgrad, operator.spec.name)
+    expected, results = function(*arguments), op(operator)(*again)
+    for result, want in zip(listed(results), listed(expected), strict=True):
+        if want is not None and result is not None:
+            torch.testing.assert_close(result, want, rtol=0, atol=0)
+    torch.testing.assert_close(tensors_in(again), tensors_in(arguments), rtol=0, atol=0)
+
+
+def listed(results):
+    return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+@by_name
+def test_the_schema_has_the_functions_names_and_defaults(operator):
+    function = inspect.signature(getattr(aclgrad, operator.spec.name)).parameters
+    for argument in op(operator)._schema.arguments:
+        default = function[argument.name].default
+        if default is inspect.Parameter.empty:
+            assert not argument.has_default_value(), argument.name
+        else:
+            assert argument.default_value == default, argument.name
+
+
+@by_name
+def test_arguments_may_be_named(operator):
+    names = [arg.name for arg in operator.spec.args]
+    results = op(operator)(**dict(zip(names, first_case(operator), strict=True)))
+    torch.testing.assert_close(results, op(operator)(*first_case(operator)), rtol=0, atol=0)
+
+
+@by_name
+def test_fake_tensors_have_the_shapes_and_strides_of_real_ones(operator):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    arguments = first_case(operator)
+    real = tensors_in(listed(op(operator)(*first_case(operator))))
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        faked = [
+            mode.from_tensor(value)
+            if isinstance(value, torch.Tensor)
+            else [mode.from_tensor(item) for item in value]
+            if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor)
+            else value
+            for value in arguments
+        ]
+        fake = tensors_in(listed(op(operator)(*faked)))
+    assert [(t.shape, t.stride(), t.dtype) for t in fake] == [(t.shape, t.stride(), t.dtype) for t in real]
+
+
+def test_a_refusal_is_the_same_typed_error():
+    with pytest.raises(aclgrad.InvalidArgument, match=r"x has shape \[3\]"):
+        torch.ops.aclgrad.hardsigmoid_backward(torch.zeros(2), torch.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+def test_opcheck_of_the_loss_with_its_gradients(dtype, wanted):
+    data = Data(dtype)
+    x, weight = data.normal(5, 4).requires_grad_(wanted[0]), data.normal(9, 4).requires_grad_(wanted[1])
+    target = data.integers(0, 9, 5)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")  # a gradient may be scaled only once
+    arguments = (x, weight, target, -100, True, *wanted)
+    torch.library.opcheck(torch.ops.aclgrad.loss_and_gradients.default, arguments, test_utils=checks)

@@ -1,0 +1,236 @@
+"""Loss and gradients of a language model's head: as close to float64 as eager torch, in bounded memory."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from aclgrad.core.errors import InvalidArgument
+from aclgrad.ops.linear_cross_entropy import training, triton_phases, triton_training
+from aclgrad.testing import judge, poisoned_memory
+from aclgrad.testing.tolerance import naive_dtype
+
+GPU = torch.cuda.is_available()
+BACKENDS = ("cpu", "reference", pytest.param("triton", marks=pytest.mark.gpu))
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+OPERATOR = training.together
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    with torch.device("cuda" if request.param == "triton" and GPU else "cpu"):
+        yield request.param
+
+
+def head(tokens, hidden, rows, dtype, index=torch.int64):
+    generator = torch.Generator("cpu").manual_seed(0)
+    x = torch.randn(tokens, hidden, generator=generator, device="cpu").to(dtype)
+    w = (torch.randn(rows, hidden, generator=generator, device="cpu") * hidden**-0.5).to(dtype)
+    target = torch.randint(0, rows, (tokens,), generator=generator, device="cpu").to(index)
+    target[1::7] = -100
+    return tuple(t.to(torch.get_default_device()) for t in (x, w, target))
+
+
+def eager(x, w, target, dtype, **options):
+    """(loss, input_grad, weight_grad) by torch in a dtype; a loss of each token is summed for the gradients."""
+    x, w = (t.to(dtype).clone().requires_grad_() for t in (x, w))
+    loss = F.cross_entropy(F.linear(x, w), target.long(), **options)
+    return (loss.detach(), *torch.autograd.grad(loss.sum(), (x, w)))
+
+
+def check(results, x, w, target, **options):
+    """Every result that is there against float64, in the light of eager torch in the same dtype."""
+    truth, naive = (eager(x, w, target, dtype, **options) for dtype in (torch.float64, naive_dtype(x.dtype)))
+    for label, result, true, base in zip(("loss", "input_grad", "weight_grad"), results, truth, naive, strict=True):
+        if result is not None:
+            verdict = judge(result, true, base, x.dtype)
+            assert verdict.ok, f"{label}: {verdict}"
+
+
+def skip_double(backend, dtype):
+    if backend == "triton" and dtype == torch.float64:
+        pytest.skip("the Triton kernels refuse float64")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(
+    "dims", [(19, 24, 131), (1, 33, 128), (40, 1, 257), (100, 64, 500), (30, 65, 1030), (9, 8, 1)], ids=str
+)
+def test_loss_and_gradients_are_as_good_as_eager_torchs(dims, reduction, dtype, backend):
+    skip_double(backend, dtype)
+    x, w, target = head(*dims, dtype)
+    with poisoned_memory():
+        results = training.loss_and_gradients(x, w, target, reduction=reduction, backend=backend)
+    assert results[0].shape == () and results[0].dtype == torch.promote_types(dtype, torch.float32)
+    check(results, x, w, target, reduction=reduction)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("tokens", [240, 500], ids=["all kept", "some kept"])
+def test_blocks_of_several_parts(tokens, dtype):
+    x, w, target = head(tokens, 260, 700, dtype)
+    with poisoned_memory():
+        check(training.loss_and_gradients(x, w, target, backend="cpu"), x, w, target)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_one_after_the_other(reduction, dtype, backend):
+    skip_double(backend, dtype)
+    x, w, target = head(19, 24, 131, dtype, index=torch.int32)
+    loss, state = training.forward(x, w, target, reduction=reduction, backend=backend)
+    gradients = training.backward(torch.ones_like(loss), x, w, target, state, reduction=reduction, backend=backend)
+    check((loss, *gradients), x, w, target, reduction=reduction)
+
+
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (False, False)])
+def test_what_is_not_wanted_is_not_computed(wanted, backend):
+    x, w, target = head(19, 24, 131, torch.float32)
+    flags = dict(zip(("wants_input_grad", "wants_weight_grad"), wanted, strict=True))
+    expected = training.loss_and_gradients(x, w, target, backend=backend)
+    results = training.loss_and_gradients(x, w, target, **flags, backend=backend)
+    assert [result is not None for result in results[1:]] == list(wanted)
+    check(results, x, w, target)
+    torch.testing.assert_close(results[0], expected[0])
+    _, state = training.forward(x, w, target, backend=backend)
+    later = training.backward(torch.ones(()), x, w, target, state, **flags, backend=backend)
+    assert [result is not None for result in later] == list(wanted)
+    check((None, *later), x, w, target)
+
+
+def test_an_index_of_the_vocabulary_may_be_ignored(backend):
+    x, w, target = head(40, 8, 30, torch.float32)
+    target[target < 0] = 3
+    check(training.loss_and_gradients(x, w, target, ignore_index=3, backend=backend), x, w, target, ignore_index=3)
+
+
+def test_nothing_counts(backend):
+    x, w, target = head(5, 8, 30, torch.float32)
+    target.fill_(-100)
+    loss, dx, dw = training.loss_and_gradients(x, w, target, backend=backend)
+    assert bool(loss.isnan()) and not bool(dx.any()) and not bool(dw.any())
+    loss, dx, dw = training.loss_and_gradients(x[:0], w, target[:0], reduction="sum", backend=backend)
+    assert float(loss) == 0 and dx.shape == (0, 8) and not bool(dw.any())
+    assert bool(training.loss_and_gradients(x[:0], w, target[:0], backend=backend)[0].isnan())
+    loss, dx, dw = training.loss_and_gradients(x[:, :0], w[:, :0], target * 0, backend=backend)
+    torch.testing.assert_close(loss, torch.tensor(30.0).log())
+    assert dx.shape == (5, 0) and dw.shape == (30, 0)
+
+
+def test_matrices_of_any_layout(backend):
+    x, w, target = head(19, 24, 131, torch.float32)
+    expected = training.loss_and_gradients(x, w, target, backend=backend)
+    turned = training.loss_and_gradients(x.t().contiguous().t(), w.repeat(1, 2)[:, :24], target, backend=backend)
+    assert all(torch.equal(a, b) for a, b in zip(turned, expected, strict=True))
+
+
+def test_a_target_that_does_not_exist_is_named():
+    x, w, target = head(5, 8, 30, torch.float32)
+    target[2], target[3] = 30, -1
+    for function in (training.loss_and_gradients, training.forward):
+        with pytest.raises(InvalidArgument, match=r"target\[2\] is 30, expected 0 to 29 or ignore_index = -100"):
+            function(x, w, target)
+
+
+@pytest.mark.gpu
+def test_a_target_that_does_not_exist_makes_the_loss_undefined(monkeypatch):
+    """On a device nobody waits to look at the targets first."""
+    monkeypatch.setattr(training, "require_targets", lambda *args: None)
+    with torch.device("cuda" if GPU else "cpu"):
+        x, w, target = head(5, 8, 30, torch.float32)
+        target[2] = 30
+        for loss, *_ in (f(x, w, target, backend="triton") for f in (training.loss_and_gradients, training.forward)):
+            assert bool(loss.isnan())
+
+
+def test_reductions_are_named():
+    x, w, target = head(5, 8, 30, torch.float32)
+    with pytest.raises(InvalidArgument, match="reduction is 'none', expected one of mean, sum"):
+        training.loss_and_gradients(x, w, target, reduction="none")
+    with pytest.raises(InvalidArgument, match="reduction is 'max', expected one of mean, sum, none"):
+        training.forward(x, w, target, reduction="max")
+    with pytest.raises(InvalidArgument, match="weight has shape"):
+        training.loss_and_gradients(x, w[:, 1:], target)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_memory_is_bounded(dtype):
+    """The matrix of logits in float32 would be eight times as large."""
+    tokens, hidden, rows = 1024, 1024, 32000
+    x, w = (torch.empty(n, hidden, dtype=dtype) for n in (tokens, rows))  # untouched pages cost nothing
+    target = torch.empty(tokens, dtype=torch.int64)
+    plan = OPERATOR.plan((x, w, target, -100, True, True, True), backend="cpu")
+    assert plan.workspace_size <= 4 * tokens * rows / 8
+
+
+def test_same_bits_for_any_number_of_threads():
+    args = head(100, 64, 700, torch.bfloat16)
+    expected = training.loss_and_gradients(*args, backend="cpu")
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            OPERATOR._plans.clear()
+            results = training.loss_and_gradients(*args, backend="cpu")
+            assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch):
+    monkeypatch.setattr(triton_training, "BUDGET", 150_000)
+    monkeypatch.setattr(triton_phases, "SUMS", 0)
+    OPERATOR._plans.clear()
+    yield monkeypatch
+    OPERATOR._plans.clear()
+
+
+def run_triton(x, w, target):
+    """(results, phases) of the GPU kernel, judged."""
+    plan = OPERATOR.plan((x, w, target, -100, True, True, True), backend="triton")
+    with poisoned_memory():
+        results = training.loss_and_gradients(x, w, target, backend="triton")
+    check(results, x, w, target)
+    return [type(phase).__name__ for phase in plan.launch._launch._phases]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sums", [0, 1 << 20], ids=["added in its own dtype", "added in float32"])
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
+    short_of_memory.setattr(triton_phases, "SUMS", sums)
+    with torch.device("cuda" if GPU else "cpu"):
+        assert run_triton(*head(300, 16, 200, dtype)) == ["InTurn"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize(
+    ("tokens", "budget", "phases"), [(140, 200_000, ["Borrowed"]), (290, 140_000, ["Borrowed", "InTurn"])]
+)
+def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, short_of_memory):
+    short_of_memory.setattr(triton_training, "BUDGET", budget)
+    with torch.device("cuda" if GPU else "cpu"):
+        assert run_triton(*head(tokens, 144, 528, dtype)) == phases
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "dims",
+    [(8192, 4096, 128256), (8192, 4096, 16032), (4096, 2048, 32000), (100, 333, 900001), (4000, 8192, 256000)],
+    ids=str,
+)
+def test_phases_fit_the_budget(dims):
+    tokens, hidden, rows = dims
+    x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
+    target = torch.empty(tokens, dtype=torch.int64, device="meta")
+    call = OPERATOR.plan((x, w, target, -100, True, True, True), backend="reference").call
+    budget = triton_training.BUDGET - 24 * tokens
+    chunk, borrowed = triton_phases.chunk_rows(call, budget), triton_phases.borrowable(call, budget)
+    of_statistics = 8 * -(-rows // 256) + 4
+    assert 0 < chunk * (2 * rows + of_statistics) <= budget
+    if borrowed:
+        columns = triton_phases.block_columns(call, borrowed, budget)
+        assert borrowed <= hidden and columns % 256 == 0
+        assert borrowed * (2 * columns + 4 * hidden + of_statistics) <= budget
