@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-gpu check format bench bench-gpu clean
 
-demo: $(READY)  ## all five operators through the aclnn door, checked against float64
+demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
 
 test: $(READY)  ## the whole test suite
