@@ -101,7 +101,7 @@ def test_a_pattern_that_matches_nothing_is_an_error(capsys):
 
 
 def test_the_command_on_one_row_saves_nothing(tmp_path, capsys):
-    assert command.main(["--only", "1Ki/float32", "--quick", "--results", str(tmp_path)]) == 0
+    assert command.main(["--only", "backward/1Ki/float32", "--quick", "--results", str(tmp_path)]) == 0
     assert "gates: 1 green, 0 red" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 

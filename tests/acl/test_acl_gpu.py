@@ -18,6 +18,7 @@ from aclgrad.frontends.acl.blocks import DEVICE, HOST
 from aclgrad.testing import program
 from aclgrad.testing.cases import SMOKE, suite
 from aclgrad.testing.poison import fill
+from aclgrad.testing.verdicts import run
 
 pytestmark = [
     pytest.mark.gpu,
@@ -163,9 +164,7 @@ def test_operators_on_device_memory(operator):
     cases = suite(operator.spec).cases
     case = next(case for case in cases if SMOKE in case.tags)
     args = case.build()
-    plan = operator.plan(args, backend="reference")
-    expected = plan.allocate()
-    plan.launch(args, expected, None)
+    expected = run(operator, args, "reference")
     outs = operator.plan(args, backend="reference").allocate()
     for out in _flat(outs):
         fill(out)

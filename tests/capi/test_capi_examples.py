@@ -10,6 +10,7 @@ from capi_helpers import environment, run
 
 from aclgrad.core.registry import operators
 from aclgrad.frontends.capi.prototypes import pair
+from aclgrad.testing.cases import DOCUMENT, suite
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCES = sorted((EXAMPLES / "c").glob("*.c*"))
@@ -30,9 +31,12 @@ def ran(compiler):
         return done | dict(pool.map(one, [(source, False) for source in SOURCES]))
 
 
-def test_every_operator_has_an_example():
-    headers = {Path(pair(operator.spec)[0].header).stem.removeprefix("aclnn_") for operator in operators()}
-    assert {source.stem for source in SOURCES} == headers
+def test_every_gradient_operator_has_an_example():
+    """Those that have a document; a program for a forward operator looks the same."""
+    documented = [o.spec for o in operators() if any(DOCUMENT in case.tags for case in suite(o.spec).cases)]
+    assert {source.stem for source in SOURCES} == {
+        Path(pair(spec)[0].header).stem.removeprefix("aclnn_") for spec in documented
+    }
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])

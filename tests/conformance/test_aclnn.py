@@ -379,6 +379,16 @@ def test_formats(device):
             assert "format" in acl.get_recent_err_msg()
 
 
+def test_a_private_format_of_an_lstm_is_refused_on_950_only(running, monkeypatch, caplog):
+    device = Device(running, next(o for o in OPERATORS if o.spec.name == "lstm"))
+    monkeypatch.setattr(device.operator, "_plans", {})
+    handles = [reformatted(running, device.args["input"], 29), *device.handles[1:]]
+    assert device.first(*handles, *device.out_handles)[2] == 0
+    assert "input has the private format 29" in caplog.text
+    monkeypatch.setenv("ACLGRAD_SOC", "Ascend950")
+    assert device.first(*handles, *device.out_handles)[2] == INVALID
+
+
 def test_a_view_with_offset_and_strides(running):
     operator = next(o for o in OPERATORS if o.spec.name == "hardsigmoid_backward")
     base = torch.randn(64)

@@ -31,8 +31,8 @@ class Meta(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
+        """Bytes of one element; 0 for a handle's type that torch lacks, which only an ignored argument may have."""
+        return self.dtype.itemsize if isinstance(self.dtype, torch.dtype) else 0
 
     @property
     def span(self) -> int:

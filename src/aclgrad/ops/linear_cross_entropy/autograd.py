@@ -21,6 +21,7 @@ def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Ten
     _, *ctx.gradients = output
     ctx.save_for_backward(x, weight, target)
     ctx.mark_non_differentiable(*ctx.gradients)
+    ctx.set_materialize_grads(False)  # zeros for the gradients' own gradients would be as large as they are
 
 
 def _loss(ctx: Any, grad: Tensor, *_: Any) -> Any:

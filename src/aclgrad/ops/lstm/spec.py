@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ...core.errors import InvalidArgument
 from ...core.registry import register
 from ...core.rules import (
+    PRIVATE_FORMATS,
     dtype_of,
     length,
     nd_format,
@@ -22,6 +23,7 @@ from ...core.rules import (
     strictly,
     supported_dtypes,
 )
+from ...core.soc import ATLAS_950, is_one_of
 from ...core.spec import (
     BF16,
     F16,
@@ -115,6 +117,16 @@ def sizes_are_readable(call: Call) -> None:
     _sequences_are_readable(call)
 
 
+def formats_are_public(call: Call) -> None:
+    """Atlas 950 refuses a device-private format; the chips before it read the tensor as it lies and warn."""
+    names = ("input", "params", "hx", *STATES, "batch_sizes", *(SAVED if call["train"] else ()))
+    if is_one_of(call.soc, ATLAS_950):
+        no_private_format(*names)(call)
+    for label, meta in call.metas(*names):
+        if meta.format in PRIVATE_FORMATS:
+            log.warning("%s: %s has the private format %d, read as ND", call.spec.aclnn, label, meta.format)
+
+
 def mask_has_four_entries(call: Call) -> None:
     """dx, dh_prev, dc_prev, dparams. The aclnn door ignores the mask, as documented."""
     mask = call["output_mask"]
@@ -203,8 +215,7 @@ lstm = register(
             shape("hy", "DL", "N", "H"),
             shape("cy", "DL", "N", "H"),
             if_training(*(shape(name, "T", "N", "H") for name in SAVED)),
-            no_private_format("input", "params", "hx", *STATES, "batch_sizes"),
-            if_training(no_private_format(*SAVED)),
+            formats_are_public,
             dropout_is_not_applied,
         ),
     )
