@@ -47,6 +47,7 @@ MODULES = {
 }
 pytestmark = [
     pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),  # the compiler's advice
     pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match"),
 ]
 every_module = pytest.mark.parametrize("name", MODULES)

@@ -24,19 +24,27 @@ def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Ten
     ctx.set_materialize_grads(False)  # zeros for the gradients' own gradients would be as large as they are
 
 
-def _loss(ctx: Any, grad: Tensor, *_: Any) -> Any:
+def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    nothing = [None] * (1 + len(ctx.attributes))
+    if grad is None:
+        return None, None, *nothing
     gradients, ctx.gradients = ctx.gradients, None
     if gradients is None:  # used up by an earlier backward pass over a graph that was kept
         _, *gradients = torch.ops.aclgrad.loss_and_gradients(*ctx.saved_tensors, *ctx.attributes)
     *_, wants_input_grad, wants_weight_grad = ctx.attributes
     wanted = [
-        gradient if wants else None
+        _scaled(gradient, grad) if wants else None
         for gradient, wants in zip(gradients, (wants_input_grad, wants_weight_grad), strict=True)
     ]
-    for gradient in wanted:
-        if gradient is not None:
-            torch.ops.aclgrad.scale_(gradient, grad)
-    return *wanted, *[None] * (1 + len(ctx.attributes))
+    return *wanted, *nothing
+
+
+def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
+    """In place, unless it is traced: a graph may not change what its forward part returned."""
+    if type(factor) is not Tensor:
+        return gradient * factor.to(gradient.dtype)
+    torch.ops.aclgrad.scale_(gradient, factor)
+    return gradient
 
 
 GRADIENTS = {"loss_and_gradients": Gradient(_keep_gradients, _loss)}
