@@ -23,6 +23,20 @@ def tanh(x):  # type: ignore[no-untyped-def]
     return tl.where(size < TANH_NEAR, near, tl.where(x < 0.0, -far, far))
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def sigmoid(x, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
+    """The logistic function of float32 values; NaN stays NaN.
+
+    Its division is rounded to nearest unless that is not wanted: a quick one may lean to one side, and the error of a
+    forget gate is added up over all steps of a sequence.
+    """
+    below = 1.0 + tl.exp(-x)
+    value = 1.0 / below
+    if ROUNDED:
+        value = tl.div_rn(1.0, below)
+    return value
+
+
 @triton.jit
 def undefined_if_infinite(x):  # type: ignore[no-untyped-def]
     """NaN where x is infinite, x elsewhere: 0·x is a zero for a number and NaN for Inf and NaN."""

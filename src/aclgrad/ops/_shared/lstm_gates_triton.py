@@ -5,16 +5,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ...gpu.maths import tanh
+from ...gpu.maths import sigmoid, tanh
 
 
-@triton.jit
-def next_state(a_i, a_f, a_g, a_o, c_prev):  # type: ignore[no-untyped-def]
+@triton.jit  # type: ignore[untyped-decorator]
+def next_state(a_i, a_f, a_g, a_o, c_prev, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
     """(i, f, g, o, c) of elements of one step, all values float32: the gates activated, and c = f·c_prev + i·g.
 
-    Inf and NaN go where IEEE arithmetic sends them.
+    Inf and NaN go where IEEE arithmetic sends them. Results that are rounded to half precision anyway need not be
+    ROUNDED.
     """
-    i, f, g, o = tl.sigmoid(a_i), tl.sigmoid(a_f), tanh(a_g), tl.sigmoid(a_o)
+    i, f, g, o = sigmoid(a_i, ROUNDED), sigmoid(a_f, ROUNDED), tanh(a_g), sigmoid(a_o, ROUNDED)
     return i, f, g, o, f * c_prev + i * g
 
 

@@ -139,7 +139,6 @@ class ForwardLayer:
                 call["cy"].strides, self.saved_of,
             ),
         )  # fmt: skip
-        self.problem = problem
         self.recurrence = ForwardRecurrence(problem, room.scratch)
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor) -> None:

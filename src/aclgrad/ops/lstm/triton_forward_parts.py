@@ -155,7 +155,7 @@ def wide_product(h, plane, n0, N, weights, stages, H: gl.constexpr, GATES: gl.co
     """
     COUNT: gl.constexpr = H // CHUNK
     AHEAD: gl.constexpr = STAGES - 2  # one chunk is being multiplied, one may still be
-    PIECE: gl.constexpr = 8 if PARTS == 2 else COUNT
+    PIECE: gl.constexpr = 2 if PARTS == 2 else COUNT
     DOWN: gl.constexpr = min(WARPS, GATES // 16)
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [DOWN, WARPS // DOWN], [16, ROWS * DOWN // WARPS, 16])
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])

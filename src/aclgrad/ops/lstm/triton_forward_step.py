@@ -156,7 +156,7 @@ def advance(  # type: ignore[no-untyped-def]
         p_i, p_f, p_g, p_o = load_four(opening + reverse.to(tl.int64) * N * (4 * H) + n * (4 * H) + u, first, H)
         a_i, a_f, a_g, a_o = a_i + p_i, a_f + p_f, a_g + p_g, a_o + p_o
 
-    i, f, g, o, c = next_state(a_i, a_f, a_g, a_o, c_prev)
+    i, f, g, o, c = next_state(a_i, a_f, a_g, a_o, c_prev, output.dtype.element_ty == tl.float32)
     y_mask = mine
     if sizes is not None:
         y_mask = mine & (tl.load(sizes + t) > n)

@@ -183,7 +183,7 @@ def recur_forward(
                 a_f += p_f * w_scale
                 a_g += p_g * w_scale
                 a_o += p_o * w_scale
-            i, f, g, o, c = next_state(a_i, a_f, a_g, a_o, cs[r])
+            i, f, g, o, c = next_state(a_i, a_f, a_g, a_o, cs[r], dtype == gl.float32)
             if sizes is not None:
                 valid = rows > n
                 c = gl.where(valid, c, cs[r])

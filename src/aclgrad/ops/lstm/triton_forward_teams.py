@@ -24,8 +24,9 @@ MEETING, ANOTHER_CHUNK, CELL = 1.5, 0.3, 0.25
 EXCHANGE = 200e3
 """Bytes that the warps of a program exchange in a microsecond."""
 
-WIDE_MULTIPLY, WIDE_ROW, WIDE_CHUNK = 1.7, 0.007, 1.0
-"""Microseconds of a wide product on top of reading: at least, for every row, for every chunk of several."""
+WIDE_MULTIPLY, WIDE_ROW, WIDE_CHUNK, WIDE_SUM = 1.7, 0.007, 1.0, 0.1
+"""Microseconds of a wide product on top of reading: at least, for every row, for every chunk of several; for every
+piece of the depth, where operands are in two parts and sums begin anew."""
 
 LAUNCHED, STEP_MULTIPLY = 7.0, 200e6
 """Microseconds of a step that is launched by itself at least; multiplications of half precision in a microsecond."""
@@ -145,5 +146,6 @@ def _wide(dims: LstmDims, parts: int, shared: int, rows: int, chunks: int, units
         return None
     read = parts * rows * dims.H * 2
     each = read / READ + WIDE_MULTIPLY + rows * WIDE_ROW + (chunks > 1) * WIDE_CHUNK
+    each += (parts - 1) * dims.H / CHUNK * WIDE_SUM
     cost = MEETING + chunks * each + ANOTHER_CHUNK * (chunks - 1)
     return ForwardTeam(rows, chunks, units, 1, CHUNK, 1, WARPS, -1, -1, cost, stages)
