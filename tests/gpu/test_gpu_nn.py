@@ -94,6 +94,9 @@ def test_autocast_gives_the_dtypes_that_torchs_modules_give(cuda, name):
     module, given = built(name), arguments(name)
     with torch.autocast("cuda", torch.bfloat16):
         expected = [t.dtype for t in tensors(module(*given))]
+        if name == "LSTM":
+            assert set(expected) == {torch.float16}, "torch gives float16 whatever autocast asks for"
+            expected = [torch.bfloat16] * len(expected)
         assert [t.dtype for t in tensors(ours(module)(*given))] == expected
 
 
