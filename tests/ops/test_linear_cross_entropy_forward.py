@@ -116,10 +116,12 @@ def test_logits_are_the_rounded_product_wherever_they_are_wanted(dtype, turned, 
         results = aclgrad.linear_online_max_sum(x, w, target, 0, 250, out=(*[None] * 5, logits), backend=backend)
         again = aclgrad.linear_online_max_sum(x, w, target, 0, 250, backend=backend)
     assert results[5] is logits
-    for name, verdict in verdicts(OPERATOR.spec, (x, w, target, 0, 250), results, dtype):
-        assert verdict.ok, f"{name}: {verdict}"
+    for written in (results, again):
+        for name, verdict in verdicts(OPERATOR.spec, (x, w, target, 0, 250), written, dtype):
+            assert verdict.ok, f"{name}: {verdict}"
     assert int(out.isnan().sum()) == 37 * 250
-    assert all(torch.equal(a, b) for a, b in zip(results[:5], again[:5], strict=True))
+    if not x.is_cuda:  # there, another product may add the same terms in another order if nobody wants the logits
+        assert all(torch.equal(a, b) for a, b in zip(results[:5], again[:5], strict=True))
     wide = logits.double()
     torch.testing.assert_close(results[0].double(), wide.amax(1), rtol=0, atol=0)
     torch.testing.assert_close(results[1].double(), (wide - wide.amax(1, keepdim=True)).exp().sum(1), rtol=1e-6, atol=0)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from aclgrad.core.errors import InvalidArgument
-from aclgrad.ops.linear_cross_entropy import training, triton_phases, triton_training
+from aclgrad.ops.linear_cross_entropy import training, triton_phases, triton_products, triton_training
 from aclgrad.testing import judge, poisoned_memory
 from aclgrad.testing.tolerance import naive_dtype
 
@@ -213,6 +213,16 @@ def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, sh
     short_of_memory.setattr(triton_training, "BUDGET", budget)
     with torch.device("cuda" if GPU else "cpu"):
         assert run_triton(*head(tokens, 144, 528, dtype)) == phases
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+def test_sums_in_float32_begin_with_what_was_borrowed_for(dtype, short_of_memory):
+    """The more multiprocessors, the more products count as small, and small ones are summed in float32."""
+    short_of_memory.setattr(triton_training, "BUDGET", 140_000)
+    short_of_memory.setattr(triton_products, "multiprocessors", lambda device: 132)
+    with torch.device("cuda" if GPU else "cpu"):
+        assert run_triton(*head(290, 144, 528, dtype)) == ["Borrowed", "InTurn"]
 
 
 @pytest.mark.gpu

@@ -190,5 +190,7 @@ class InTurn:
             if self._input_grad is not None and input_grad is not None:
                 self._input_grad(input_grad[here], p, weight, workspace, first=True, last=True)
             if self._weight_grad is not None and weight_grad is not None:
-                first, last = here == self._chunks[0] and not self._begun, here == self._chunks[-1]
-                self._weight_grad(weight_grad, p.t(), x[here], workspace, first=first, last=last)
+                first, last = here == self._chunks[0], here == self._chunks[-1]
+                self._weight_grad(
+                    weight_grad, p.t(), x[here], workspace, first=first, last=last, begun=self._begun
+                )  # fmt: skip

@@ -69,11 +69,17 @@ class Gradient:
         self._sums = scratch.tensor((self._kept, meta.shape[1]), F32) if self._kept else None
 
     def __call__(
-        self, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, workspace: torch.Tensor, *, first: bool, last: bool
-    ) -> None:
-        """Add a · b to the rows of the gradient that `out` is."""
+        self, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, workspace: torch.Tensor, *, first: bool, last: bool,
+        begun: bool = False,
+    ) -> None:  # fmt: skip
+        """Add a · b to the rows of the gradient that `out` is.
+
+        The first addition overwrites what is there, unless somebody else has `begun` these rows.
+        """
         rows = len(out)
         sums = out if self._sums is None or rows > self._kept else self._sums.view(workspace)[:rows]
-        multiply(sums, a, b, add=not first)
+        if first and begun and sums is not out:
+            sums.copy_(out)
+        multiply(sums, a, b, add=begun or not first)
         if last and sums is not out:
             out.copy_(sums)
