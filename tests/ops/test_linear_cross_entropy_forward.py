@@ -120,7 +120,7 @@ def test_logits_are_the_rounded_product_wherever_they_are_wanted(dtype, turned, 
         for name, verdict in verdicts(OPERATOR.spec, (x, w, target, 0, 250), written, dtype):
             assert verdict.ok, f"{name}: {verdict}"
     assert int(out.isnan().sum()) == 37 * 250
-    if not x.is_cuda:  # there, another product may add the same terms in another order if nobody wants the logits
+    if not x.is_cuda:  # on a GPU, another product may add the terms in another order if nobody wants the logits
         assert all(torch.equal(a, b) for a, b in zip(results[:5], again[:5], strict=True))
     wide = logits.double()
     torch.testing.assert_close(results[0].double(), wide.amax(1), rtol=0, atol=0)

@@ -36,6 +36,21 @@ def test_a_large_mean_does_not_hurt_the_variance(offset, dtype):
         assert abs(float(invstd[c]) - expected) <= 4 * eps * expected
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", [(6, 4, 50), (40, 4, 16)], ids=str)
+def test_nor_does_it_where_many_small_groups_are_united(shape, dtype):
+    """On a GPU, or in Triton's interpreter: to about one ulp, however the groups' means are rounded."""
+    pytest.importorskip("triton")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(5)
+    means = torch.tensor([300.0, -500.0, 0.0, 1900.0], dtype=torch.float64)[:, None]
+    x = (torch.randn(shape, generator=generator, dtype=torch.float64) + means).to(dtype)
+    _, invstd = aclgrad.batch_norm_stats(x.to(device), 1e-5, backend="triton")
+    _, expected = reference.batch_norm_stats(x.double(), 1e-5)
+    torch.testing.assert_close(invstd.cpu().double(), expected, rtol=2e-7, atol=0)
+
+
 @pytest.mark.parametrize("shape", [(4096, 3), (64, 5, 33, 17), (3, 70, 50, 20), (1, 2, 100_000)], ids=str)
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.float64], ids=str)
 def test_same_bits_for_every_layout_and_number_of_threads(shape, dtype):

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 DEEP = 256
 """Terms from which a sum of float32, one after another, is worse than one of halves; how many of these are summed."""
 
+FINE, FINE_PIECE = 512, 64
+"""Depth below which sums of halves begin anew more often, since a float32 sum loses little there, too; how many terms
+the library then sums."""
+
 ALIGN = 8
-"""Elements to which rows must be aligned for the kernel that makes products of halves in one launch."""
+"""Elements to which rows of halves are aligned, for the kernel that multiplies them in one launch."""
 
 
 class Products:
@@ -40,26 +44,30 @@ class Products:
         """
         if not self._single or (depth < DEEP and not large(rows, width, depth)):
             return None
-        parts = self._room("left", rows, depth, row), self._room("right", depth, width, width)
+        fine = depth < FINE
+        left, right = self._room("left", rows, depth, row), self._room("right", depth, width, width)
         halves = None
-        if self._own and row % ALIGN == 0 and width % ALIGN == 0:
+        if self._own and rows and width:
             from .triton_matrix import HalvesProduct
 
-            halves = HalvesProduct((rows, width, depth), (row, width), stacked=False, shares=1, device=self._device)
-        return DeepProduct(*parts, depth, halves)
+            halves = HalvesProduct(
+                (rows, width, depth), (_aligned(depth), _aligned(width)), stacked=False, shares=1, device=self._device,
+                fine=fine,
+            )  # fmt: skip
+        return DeepProduct(left, right, (depth, width), halves, FINE_PIECE if fine else DEEP)
 
     def _room(self, side: str, count: int, width: int, row: int) -> Parts:
         key = (side, count, width, row)
         if key not in self._parts:
-            self._parts[key] = Parts(self._scratch, self._device, count, width, row)
+            self._parts[key] = Parts(self._scratch, self._device, count, width, row, into=_aligned(width))
         return self._parts[key]
 
 
 class DeepProduct:
-    """A product of float32 matrices by their parts."""
+    """A product of float32 matrices by their parts; `widths` are those of both."""
 
-    def __init__(self, a: Parts, b: Parts, depth: int, halves: HalvesProduct | None) -> None:
-        self._a, self._b, self._depth, self._halves = a, b, depth, halves
+    def __init__(self, a: Parts, b: Parts, widths: tuple[int, int], halves: HalvesProduct | None, piece: int) -> None:
+        self._a, self._b, self._widths, self._halves, self._piece = a, b, widths, halves, piece
 
     @property
     def peaks(self) -> tuple[Piece, Piece]:
@@ -72,13 +80,19 @@ class DeepProduct:
         if self._halves is not None and len(left) > 1:
             self._halves(out, left, right)
         else:
-            multiply_finely([part[:, : self._depth] for part in left], right, out)
+            depth, width = self._widths
+            multiply_finely([part[:, :depth] for part in left], [part[:, :width] for part in right], out, self._piece)
 
 
-def multiply_finely(a: Operand, b: Operand, out: torch.Tensor) -> None:
-    """Write a @ b of matrices in one or two parts; matrix units sum so few terms of two parts that nothing is lost."""
+def multiply_finely(a: Operand, b: Operand, out: torch.Tensor, piece: int = DEEP) -> None:
+    """Write a @ b of matrices in one or two parts; of two, matrix units sum only a piece of the depth at a time."""
     multiply(out, a[0], b[-1])
     if len(a) > 1:
         multiply(out, a[1], b[0], add=True)
-        for start in range(0, a[0].shape[1], DEEP):
-            multiply(out, a[0][:, start : start + DEEP], b[0][start : start + DEEP], add=True)
+        for start in range(0, a[0].shape[1], piece):
+            multiply(out, a[0][:, start : start + piece], b[0][start : start + piece], add=True)
+
+
+def _aligned(width: int) -> int:
+    """Elements from one row of halves to the next."""
+    return -(-width // ALIGN) * ALIGN

@@ -2,8 +2,9 @@
 
 A block stays on its multiprocessor and takes one tile of 128 × 128 after another. One warp has the bulk copy engine
 fill a ring of slices of both halves of both operands; two warp groups multiply, 64 rows of the tile each: high·low,
-low·high and high·high of a slice, begun anew each time, because matrix units cut sums off, and added with rounding. A
-tile may be one share of the depth of its place in the result, so that all of the device has work.
+low·high and high·high of a slice, begun anew each time, because matrix units cut sums off, and added with rounding.
+Shorter slices are for products that have to be finer. A tile may be one share of the depth of its place in the result,
+so that all of the device has work.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from ...gpu.launch import multiprocessors
 GROUP_ROWS = gl.constexpr(64)  # of a tile, for each warp group
 ROWS = gl.constexpr(128)
 COLUMNS = gl.constexpr(128)
-DEPTH = gl.constexpr(64)  # of a slice
-SLICES = gl.constexpr(3)
+SLICE, FINE_SLICE = 64, 32  # terms of the depth
+RING = gl.constexpr(192)  # of all slices together
 BAND = gl.constexpr(16)  # tiles of a column that are taken together, for the cache's sake
 SUMS = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 128, 16]))
 GROUP_REGISTERS, LOADER_REGISTERS = gl.constexpr(200), gl.constexpr(24)
@@ -49,8 +50,12 @@ def _place(job, M, N):  # type: ignore[no-untyped-def]
 
 
 @hopper.jit()
-def _load(a_high, a_low, b_high, b_low, a_ring, b_ring, ready, free, M, N, K, share, jobs, STACKED: gl.constexpr):  # type: ignore[no-untyped-def]
+def _load(  # type: ignore[no-untyped-def]
+    a_high, a_low, b_high, b_low, a_ring, b_ring, ready, free, M, N, K, share, jobs, DEPTH: gl.constexpr,
+    STACKED: gl.constexpr,
+):  # fmt: skip
     """The warp that loads: every slice of every job, as soon as both groups are done with what was in its place."""
+    SLICES: gl.constexpr = RING // DEPTH
     step = 0
     for job in range(gl.program_id(0), jobs, gl.num_programs(0)):
         part, row, column = _place(job, M, N)
@@ -73,7 +78,11 @@ def _load(a_high, a_low, b_high, b_low, a_ring, b_ring, ready, free, M, N, K, sh
 
 
 @hopper.jit()
-def _multiply(GROUP: gl.constexpr, out, a_ring, b_ring, ready, free, M, N, K, share, jobs, STACKED: gl.constexpr):  # type: ignore[no-untyped-def]
+def _multiply(  # type: ignore[no-untyped-def]
+    GROUP: gl.constexpr, out, a_ring, b_ring, ready, free, M, N, K, share, jobs, DEPTH: gl.constexpr,
+    STACKED: gl.constexpr,
+):  # fmt: skip
+    SLICES: gl.constexpr = RING // DEPTH
     step = 0
     for job in range(gl.program_id(0), jobs, gl.num_programs(0)):
         part, row, column = _place(job, M, N)
@@ -102,10 +111,13 @@ def _multiply(GROUP: gl.constexpr, out, a_ring, b_ring, ready, free, M, N, K, sh
 
 @hopper.jit("M", "N", "K", "share", "jobs")
 def multiply_halves(  # type: ignore[no-untyped-def]
-    a_high, a_low, b_high, b_low, out, M, N, K, share, jobs, STACKED: gl.constexpr
+    a_high, a_low, b_high, b_low, out, M, N, K, share, jobs, DEPTH: gl.constexpr, STACKED: gl.constexpr
 ):
     """Out [shares, M, N], whose sum is a · b of b [K, N] and a [K, M] if STACKED, else [M, K]."""
-    a_ring = gl.allocate_shared_memory(a_high.dtype, [SLICES * 4, GROUP_ROWS, DEPTH], a_high.layout)
+    SLICES: gl.constexpr = RING // DEPTH
+    down: gl.constexpr = DEPTH if STACKED else GROUP_ROWS
+    across: gl.constexpr = GROUP_ROWS if STACKED else DEPTH
+    a_ring = gl.allocate_shared_memory(a_high.dtype, [SLICES * 4, down, across], a_high.layout)
     b_ring = gl.allocate_shared_memory(b_high.dtype, [SLICES * 2, DEPTH, COLUMNS], b_high.layout)
     ready = gl.allocate_shared_memory(gl.int64, [SLICES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [SLICES, 1], mbarrier.MBarrierLayout())
@@ -115,9 +127,9 @@ def multiply_halves(  # type: ignore[no-untyped-def]
     fence_async_shared()
     gl.warp_specialize(
         [
-            (_multiply, (0, out, a_ring, b_ring, ready, free, M, N, K, share, jobs, STACKED)),
-            (_multiply, (1, out, a_ring, b_ring, ready, free, M, N, K, share, jobs, STACKED)),
-            (_load, (a_high, a_low, b_high, b_low, a_ring, b_ring, ready, free, M, N, K, share, jobs, STACKED)),
+            (_multiply, (0, out, a_ring, b_ring, ready, free, M, N, K, share, jobs, DEPTH, STACKED)),
+            (_multiply, (1, out, a_ring, b_ring, ready, free, M, N, K, share, jobs, DEPTH, STACKED)),
+            (_load, (a_high, a_low, b_high, b_low, a_ring, b_ring, ready, free, M, N, K, share, jobs, DEPTH, STACKED)),
         ],
         [4, 1],
         [GROUP_REGISTERS, LOADER_REGISTERS],
@@ -125,19 +137,29 @@ def multiply_halves(  # type: ignore[no-untyped-def]
 
 
 class HalvesProduct:
-    """The product of operands that lie at multiples of 16 bytes; `strides` are those of the rows of a and b."""
+    """The product of operands that lie at multiples of 16 bytes; `strides` are those of the rows of a and b.
+
+    Sums of a `fine` one begin anew twice as often.
+    """
 
     def __init__(
-        self, shape: tuple[int, int, int], strides: tuple[int, int], stacked: bool, shares: int, device: torch.device
+        self,
+        shape: tuple[int, int, int],
+        strides: tuple[int, int],
+        stacked: bool,
+        shares: int,
+        device: torch.device,
+        *,
+        fine: bool = False,
     ) -> None:
         m, n, k = shape
-        half, group, depth = torch.float16, GROUP_ROWS.value, DEPTH.value
+        half, group, depth = torch.float16, GROUP_ROWS.value, FINE_SLICE if fine else SLICE
         whole, block = ((k, m), (depth, group)) if stacked else ((m, k), (group, depth))
         self._a = hopper.Block(whole, strides[0], block, half)
         self._b = hopper.Block((k, n), strides[1], (depth, COLUMNS.value), half)
         tiles = triton.cdiv(m, ROWS.value) * triton.cdiv(n, COLUMNS.value)
         share = triton.cdiv(triton.cdiv(k, shares), depth) * depth
-        self._numbers = (m, n, k, share, tiles * shares, stacked)
+        self._numbers = (m, n, k, share, tiles * shares, depth, stacked)
         grid = (min(multiprocessors(device), tiles * shares), 1, 1)
         stand_ins = [block(MockTensor(half)) for block in (self._a, self._a, self._b, self._b)]
         with torch.cuda.device(device):

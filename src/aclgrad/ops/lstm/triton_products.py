@@ -102,14 +102,23 @@ def split(  # type: ignore[no-untyped-def]
 class Parts:
     """Room for the parts of one float32 matrix [count, width] in rows of `row` elements, and for its peak.
 
-    With `by_rows` it is multiplied with a matrix in parts whose rows have scales of their own, row by row: it takes
-    these scales off.
+    Rows of the parts are `into` elements apart, as those of the matrix unless given. With `by_rows` it is multiplied
+    with a matrix in parts whose rows have scales of their own, row by row: it takes these scales off.
     """
 
     def __init__(
-        self, scratch: Scratch, device: torch.device, count: int, width: int, row: int, *, by_rows: bool = False
+        self,
+        scratch: Scratch,
+        device: torch.device,
+        count: int,
+        width: int,
+        row: int,
+        *,
+        into: int | None = None,
+        by_rows: bool = False,
     ) -> None:
-        self.high, self.low = (scratch.tensor((count, row), torch.float16) for _ in range(2))
+        into = into or row
+        self.high, self.low = (scratch.tensor((count, into), torch.float16) for _ in range(2))
         self.peak = scratch.tensor((1,), torch.int32)
         sizes, block = (count, width, row), {"ROWS": BLOCK_ROWS, "COLUMNS": BLOCK_COLUMNS}
         down = triton.cdiv(count, BLOCK_ROWS)
@@ -118,7 +127,7 @@ class Parts:
         self._splits = [
             Kernel(
                 split, (down, triton.cdiv(width, BLOCK_COLUMNS)), device,
-                (torch.float16, None, low, torch.float32, by, torch.int32), (*sizes, row), block,
+                (torch.float16, None, low, torch.float32, by, torch.int32), (*sizes, into), block,
             )
             for low in (None, torch.float16)
         ]  # fmt: skip

@@ -16,6 +16,8 @@ from ...gpu.strided import offsets
 from . import triton_sums
 from .triton_sums import Matrix, block_of, grouped, keep, kept, spread, strip_of
 
+REGISTERS = 65536 // (triton_sums.RESIDENT * triton_sums.THREADS)  # of a thread, if all programs are to be resident
+
 
 @jit
 def _moments(  # type: ignore[no-untyped-def]
@@ -26,7 +28,8 @@ def _moments(  # type: ignore[no-untyped-def]
     """The mean of every group of columns, and the squared deviations from it.
 
     A thread's deviations are from the mean of the first rows it sees: whatever that is, the sums are right, and near
-    the mean they lose nothing.
+    the mean they lose nothing. The threads' means are compared by their small distances from a number near all of them:
+    far from zero, a mean in float32 is too coarse for what its deviations become when squared.
     """
     block, start, count = block_of(strips, rows, height, LONG)
     _, known, at = strip_of(strips, inner, width, column_strides[0], COLUMNS, FLAT, SPLIT, LONG)
@@ -58,11 +61,13 @@ def _moments(  # type: ignore[no-untyped-def]
         tl.extra.cuda.gdc_launch_dependents()
     shift = sums / tl.maximum(seen, 1.0)
     seen = tl.where(known, seen, 0.0)
-    own = tl.where(known, centre + shift, 0.0)
-    mean = grouped(own * seen, GROUP) / tl.maximum(grouped(seen, GROUP), 1.0)
-    away = own - spread(mean, GROUP)
-    deviations = grouped((sums_of_squares - sums * shift) + away * away * seen, GROUP)
-    keep(means, mean, strips, block, results)
+    n = tl.maximum(grouped(seen, GROUP), 1.0)
+    near = grouped(tl.where(known, centre + shift, 0.0) * seen, GROUP) / n
+    near = tl.where(near - near == 0.0, near, 0.0)
+    away = tl.where(known, (centre - spread(near, GROUP)) + shift, 0.0)
+    rest = grouped(away * seen, GROUP)
+    deviations = grouped((sums_of_squares - sums * shift) + away * away * seen, GROUP) - rest * (rest / n)
+    keep(means, near.to(tl.float64) + rest / n, strips, block, results)
     keep(squares, deviations, strips, block, results)
 
 
@@ -79,7 +84,7 @@ def _unite(  # type: ignore[no-untyped-def]
         tl.extra.cuda.gdc_wait()
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     exists = channel < channels
-    near = tl.load(means + channel * parts, exists & (blocks > 0), 0.0).to(tl.float64)
+    near = tl.load(means + channel * parts, exists & (blocks > 0), 0.0)
     near = tl.where(near - near == 0.0, near, 0.0)
     sums = tl.zeros([LINES, CHANNELS], tl.float64)
     sums_of_squares = tl.zeros([LINES, CHANNELS], tl.float64)
@@ -87,7 +92,7 @@ def _unite(  # type: ignore[no-untyped-def]
     while step * LINES < blocks * parts:
         block, part, at, inside = kept(step, channels, parts, blocks, LINES, CHANNELS)
         count = tl.minimum(rows - block * height, height).to(tl.float64) * tl.minimum(inner - part * group, group)
-        away = tl.load(means + at, inside, 0.0).to(tl.float64) - near[None, :]
+        away = tl.load(means + at, inside, 0.0) - near[None, :]
         sums += tl.where(inside, away * count, 0.0)
         within = tl.load(squares + at, inside, 0.0).to(tl.float64)
         sums_of_squares += tl.where(inside, within + away * away * count, 0.0)
@@ -108,11 +113,12 @@ class BatchNormStats:
         x, mean, invstd = (call[name] for name in ("input", "mean", "invstd"))
         cut, overlap, single = Matrix.of(x), overlaps(call.device), torch.float32
         scratch = Scratch()
-        self._kept = [scratch.tensor((cut.results,), single) for _ in range(2)]
+        self._kept = [scratch.tensor((cut.results,), dtype) for dtype in (torch.float64, single)]
         self.workspace = scratch.size
         self._sum = Kernel(
-            _moments, (cut.strips * cut.blocks,), call.device, (x.dtype, single, single), cut.numbers,
+            _moments, (cut.strips * cut.blocks,), call.device, (x.dtype, torch.float64, single), cut.numbers,
             {**cut.constants, "OVERLAP": overlap}, num_warps=triton_sums.THREADS // 32,
+            maxnreg=REGISTERS if cut.group > 1 and cut.constants["FULL"] else None,  # elsewhere registers would spill
         )  # fmt: skip
         programs, at_a_time = cut.fold
         numbers = (
@@ -120,7 +126,7 @@ class BatchNormStats:
             (mean.strides[0], invstd.strides[0]), call["eps"],
         )  # fmt: skip
         self._unite = Kernel(
-            _unite, (programs,), call.device, (single, single, mean.dtype, invstd.dtype), numbers,
+            _unite, (programs,), call.device, (torch.float64, single, mean.dtype, invstd.dtype), numbers,
             {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap,
         )  # fmt: skip
 
