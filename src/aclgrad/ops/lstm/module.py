@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...core.errors import InvalidArgument
 from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
+from .autograd import Sequences, is_plain
 from .packing import Packing
 
 States = tuple[Tensor, Tensor]
@@ -109,9 +110,11 @@ class LSTM(nn.RNNBase):
         self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, layers: int, batch_first: bool
     ) -> tuple[Tensor, States]:
         keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *params, *(hx or ())))
-        output, hy, cy, *_ = torch.ops.aclgrad.lstm(
-            x, params, hx, batch_sizes, self.bias, layers, 0.0, keeps, self.bidirectional, batch_first
-        )
+        attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)
+        if is_plain(x):
+            output, hy, cy = Sequences.apply(attributes, len(hx or ()), x, batch_sizes, *(hx or ()), *params)  # type: ignore[no-untyped-call]
+        else:
+            output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx, batch_sizes, *attributes)
         return output, (hy, cy)
 
     @staticmethod
