@@ -6,12 +6,13 @@ returns the call to be timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor, nn
 
 Prepared = Callable[[], Any]
 CPU, CUDA = ("cpu",), ("cuda",)
@@ -27,6 +28,18 @@ class Peer:
     writes_out: bool = False
     devices: tuple[str, ...] = ("cpu", "cuda")
     compiles: bool = False  # for seconds, before it runs
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def loaded(module: Module, x: Tensor, params: Sequence[Tensor]) -> Module:
+    """The module with these parameters, where x is and in its dtype."""
+    module.to(x.device, x.dtype)
+    with torch.no_grad():
+        for own, given in zip(module.parameters(), params, strict=True):
+            own.copy_(given)
+    return module
 
 
 def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aclgrad.ops.linear_cross_entropy.reference import owned_targets
 
-from .peer import CPU, CUDA, Peer, Prepared, compiled
+from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded
 from .peers_forward import FORWARD
 
 
@@ -76,11 +76,8 @@ def torch_lstm(*args: Any) -> Prepared:
     x, hx, params, dy, dh, dc = args[:6]
     has_bias, layers, _, _, bidirectional, batch_first = args[14:20]
     hidden = hx[0].shape[2]
-    lstm = nn.LSTM(x.shape[2], hidden, layers, has_bias, batch_first, bidirectional=bidirectional)
-    lstm.to(x.device, x.dtype)
-    with torch.no_grad():
-        for own, given in zip(lstm.parameters(), params, strict=True):
-            own.copy_(given)
+    empty = nn.LSTM(x.shape[2], hidden, layers, has_bias, batch_first, bidirectional=bidirectional)
+    lstm = loaded(empty, x, params)
     leaves = [x.detach().requires_grad_(), *(state.detach().requires_grad_() for state in hx)]
     y, (hy, cy) = lstm(leaves[0], (leaves[1], leaves[2]))
     wanted = [*leaves, *lstm.parameters()]

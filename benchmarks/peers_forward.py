@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .peer import CPU, CUDA, Peer, Prepared, compiled
+from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded
 
 
 def aten_hardsigmoid(x: Tensor) -> Prepared:
@@ -39,11 +39,8 @@ def aten_cell(x: Tensor, h: Tensor, cx: Tensor, input_bias: Tensor | None, hidde
 def torch_lstm(*args: Any) -> Prepared:
     """The forward pass of nn.LSTM in training, which keeps what its backward pass needs, as ours does."""
     x, params, hx, _, has_bias, layers, _, _, bidirectional, batch_first = args
-    lstm = nn.LSTM(x.shape[2], params[1].shape[1], layers, has_bias, batch_first, bidirectional=bidirectional)
-    lstm.to(x.device, x.dtype)
-    with torch.no_grad():
-        for own, given in zip(lstm.parameters(), params, strict=True):
-            own.copy_(given)
+    empty = nn.LSTM(x.shape[2], params[1].shape[1], layers, has_bias, batch_first, bidirectional=bidirectional)
+    lstm = loaded(empty, x, params)
     leaf = x.detach().requires_grad_()
 
     def run() -> tuple[Tensor, Tensor, Tensor]:

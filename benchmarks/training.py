@@ -26,7 +26,7 @@ from aclgrad.testing.tolerance import naive_dtype
 from .contenders import Contender, same_inputs
 from .device import Device
 from .gate import Gate, verdict_of
-from .peer import CPU, CUDA
+from .peer import CPU, CUDA, loaded
 from .report import OURS, Row
 from .runner import timed_regime
 from .timing import Effort
@@ -78,10 +78,7 @@ def lstm(
         x, grad, *params = args
 
         def step(kind: type[nn.LSTM]) -> Step:
-            module = kind(hidden, hidden, layers, bidirectional=both).to(x.device, x.dtype)
-            with torch.no_grad():
-                for own, given in zip(module.parameters(), params, strict=True):
-                    own.copy_(given)
+            module = loaded(kind(hidden, hidden, layers, bidirectional=both), x, params)
             leaf = x.detach().requires_grad_()
 
             def run() -> Sequence[Tensor]:

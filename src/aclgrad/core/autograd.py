@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+
 from .errors import Unsupported
 
 
@@ -13,6 +15,11 @@ class Gradient(NamedTuple):
 
     setup: Callable[[Any, tuple[Any, ...], Any], None]  # (ctx, inputs, output): keep what the gradient needs
     backward: Callable[..., Any]  # (ctx, *gradients of the outputs): the gradients of the inputs
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether nobody traces the tensor: an operator may then be called past torch's dispatcher, or write over it."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
 
 
 def refusal(message: str) -> Gradient:

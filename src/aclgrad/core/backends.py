@@ -104,13 +104,13 @@ class ReferenceLaunch:
     def __init__(self, call: Call) -> None:
         self.formula = getattr(_module(call, "reference"), call.spec.name)
         self.options = call.spec.reference_options(call)
-        self.updated = call.spec.updated
+        self.written = call.spec.written
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute in float64, round into the outputs."""
         results = self.formula(*[widen(value) for value in args], **self.options)
-        written = (*outs, *(args[k] for k in self.updated))
-        for out, result in zip(written, results if isinstance(results, tuple) else (results,), strict=True):
+        found = results if isinstance(results, tuple) else (results,)
+        for out, result in zip(self.written(args, outs), found, strict=True):
             if isinstance(out, torch.Tensor):
                 out.copy_(result)
             elif out is not None:

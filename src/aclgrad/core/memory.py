@@ -68,8 +68,7 @@ def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch
     spec = call.spec
     read = [k for k in range(len(args)) if k not in spec.updated]
     inputs = list(_placed(call, [spec.args[k] for k in read], [args[k] for k in read]))
-    written = (*outs, *(args[k] for k in spec.updated))
-    outputs = list(_placed(call, [spec.params[name] for name in spec.written_names], written))
+    outputs = list(_placed(call, [spec.params[name] for name in spec.written_names], spec.written(args, outs)))
     for k, (label, low, high, out) in enumerate(outputs):
         tolerated = [call.spec.pointwise] * len(inputs) + [False] * k
         others = (*inputs, *outputs[:k])

@@ -151,6 +151,10 @@ class OpSpec:
         """Python names of everything a call writes to: the outputs, then what is updated in place."""
         return (*self.out_names, *(self.args[k].name for k in self.updated))
 
+    def written(self, args: Sequence[Any], outs: Sequence[Any]) -> tuple[Any, ...]:
+        """What a call writes to, in the order of `written_names`."""
+        return (*outs, *(args[k] for k in self.updated))
+
     @property
     def out_names(self) -> tuple[str, ...]:
         """Python names of the outputs."""

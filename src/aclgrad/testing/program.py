@@ -115,14 +115,17 @@ def run(
 ) -> tuple[int, list[Any], list[float]]:
     """(status, what was written, on the host, seconds of both phases and the synchronisation for each repeat).
 
-    `outs` gives the outputs' metadata and their content before the call. What is updated in place follows the outputs.
+    `outs` gives the outputs' metadata and their content before the call. What is updated in place follows the outputs,
+    as the first of the repeats left it.
     """
     spec = operator.spec
     first, second = (getattr(aclnn, name) for name in (f"{spec.aclnn}GetWorkspaceSize", spec.aclnn))
     with program() as running:
         inputs = [running.argument(param, value) for param, value in zip(spec.args, args, strict=True)]
         handles = [running.argument(param, value) for param, value in zip(spec.outs, outs, strict=True)]
+        places = list(zip(spec.written(inputs, handles), spec.written(args, outs), strict=True))
         times: list[float] = []
+        written: list[Any] = []
         workspace = None
         for _ in range(repeats):
             started = time.perf_counter()
@@ -135,9 +138,8 @@ def run(
                 _ok(acl.rt.synchronize_stream(running.stream))
                 planned += time.perf_counter() - enqueued
             times.append(planned - started)
-        handles += [inputs[k] for k in spec.updated]
-        written = [*outs, *(args[k] for k in spec.updated)]
-        return status, [_fetch(running, handle, out) for handle, out in zip(handles, written, strict=True)], times
+            written = written or [_fetch(running, handle, like) for handle, like in places]
+        return status, written, times
 
 
 def _fetch(running: Program, handle: int, out: Any) -> Any:

@@ -18,7 +18,7 @@ from .tolerance import Verdict, judge, naive_dtype
 def run(operator: Operator, args: Sequence[Any], backend: str | None = None) -> list[Any]:
     """What a call writes: its outputs, then what it updates in place, of which it gets a copy."""
     mine = own(operator.spec, args)
-    return [*_sequence(operator(*mine, backend=backend)), *(mine[k] for k in operator.spec.updated)]
+    return list(operator.spec.written(mine, _sequence(operator(*mine, backend=backend))))
 
 
 def own(spec: OpSpec, args: Sequence[Any]) -> list[Any]:

@@ -98,7 +98,7 @@ class Executor:
         self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None, workspace: Any
     ) -> list[Touch]:
         """The device memory that the work reads and writes; torch's own tensors are none of it."""
-        targets = (*outs, *(args[k] for k in self.plan.call.spec.updated))
+        targets = self.plan.call.spec.written(args, outs)
         written = {id(view) for target in targets for view in (target if isinstance(target, list) else (target,))}
         touches = []
         for _, meta, view in self._bound:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient
+from ...core.autograd import Gradient, is_plain
 from . import training
 from .scale import scale_
 
@@ -41,7 +41,7 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced: a graph may not change what its forward part returned."""
-    if type(factor) is not Tensor:
+    if not is_plain(factor):
         return gradient * factor.to(gradient.dtype)
     torch.ops.aclgrad.scale_(gradient, factor)
     return gradient

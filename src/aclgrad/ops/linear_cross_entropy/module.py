@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape
 from .autograd import PerToken
-from .training import REDUCTIONS, require_targets
+from .training import REDUCTIONS, loss_and_gradients
 
 IGNORE_INDEX = -100  # torch's default
 
@@ -49,12 +49,11 @@ def linear_cross_entropy(
     input, weight = lowered(lower, input, weight)  # noqa: A001
     rows, targets = input.reshape(-1, weight.shape[1]), target.reshape(-1)
     if _together(reduction, rows, weight):
-        require_targets(targets, weight.shape[0], ignored)
-        rows, weight = rows.contiguous(), weight.contiguous()
-        loss, _, _ = torch.ops.aclgrad.loss_and_gradients(
-            rows, weight, targets, ignored, reduction == "mean", rows.requires_grad, weight.requires_grad
-        )
-        return loss  # type: ignore[no-any-return]
+        loss, _, _ = loss_and_gradients(
+            rows, weight, targets, ignore_index=ignored, reduction=reduction,
+            wants_input_grad=rows.requires_grad, wants_weight_grad=weight.requires_grad,
+        )  # fmt: skip
+        return loss
     losses: Tensor = PerToken.apply(rows, weight, targets, ignored)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses.view(target.shape)

@@ -126,13 +126,12 @@ def loss_and_gradients(
     if not (wants_input_grad or wants_weight_grad):
         loss, _ = forward(input, weight, target, ignore_index=ignore_index, reduction=reduction, backend=backend)
         return loss, None, None
-    arguments = (
-        input.contiguous(), weight.contiguous(), target, ignore_index, reduction == "mean",
+    loss, input_grad, weight_grad = _run(
+        together, backend, input.contiguous(), weight.contiguous(), target, ignore_index, reduction == "mean",
         wants_input_grad, wants_weight_grad,
     )  # fmt: skip
-    together.plan(arguments, backend=backend)  # shapes first
     require_targets(target, weight.shape[0], ignore_index)
-    return cast("tuple[Tensor, Tensor | None, Tensor | None]", together(*arguments, backend=backend))
+    return loss, input_grad if wants_input_grad else None, weight_grad if wants_weight_grad else None
 
 
 def forward(

@@ -15,7 +15,10 @@ from .triton_plan import Chunk
 from .triton_tiles import (
     COLUMNS,
     DEPTH,
+    GROUP_REGISTERS,
     GROUP_ROWS,
+    LOADER_REGISTERS,
+    LOG2E,
     PIECE,
     PIECES,
     ROWS,
@@ -27,9 +30,6 @@ from .triton_tiles import (
     resident,
     store,
 )
-
-LOG2E = gl.constexpr(1.4426950408889634)
-GROUP_REGISTERS, LOADER_REGISTERS = gl.constexpr(232), gl.constexpr(24)
 
 
 @hopper.jit()

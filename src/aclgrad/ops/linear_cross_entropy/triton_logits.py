@@ -19,7 +19,10 @@ from .triton_plan import Chunk
 from .triton_tiles import (
     COLUMNS,
     DEPTH,
+    GROUP_REGISTERS,
     GROUP_ROWS,
+    LOADER_REGISTERS,
+    LOG2E,
     PIECE,
     PIECES,
     ROWS,
@@ -32,11 +35,9 @@ from .triton_tiles import (
     store,
 )
 
-LOG2E = gl.constexpr(1.4426950408889634)
 NAN_WINS = gl.constexpr(tl.PropagateNan.ALL)
 NOTHING = gl.constexpr(float("-inf"))  # the largest of no logits
 TOKENS = gl.constexpr(gl.SliceLayout(1, SUMS.value))
-GROUP_REGISTERS, LOADER_REGISTERS = gl.constexpr(232), gl.constexpr(24)
 
 
 @hopper.jit()

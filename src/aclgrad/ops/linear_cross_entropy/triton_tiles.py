@@ -36,6 +36,8 @@ SLICES = gl.constexpr(4)
 BAND = gl.constexpr(16)  # tiles of a column that are taken together, for the cache's sake
 SUMS = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 16]))
 REGISTERS = 168  # of a thread at the start, when 12 warps share 64 K
+GROUP_REGISTERS, LOADER_REGISTERS = gl.constexpr(232), gl.constexpr(24)  # where one warp only loads
+LOG2E = gl.constexpr(1.4426950408889634)
 
 
 @hopper.jit()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, refusal
+from ...core.autograd import Gradient, is_plain, refusal
 from ...core.errors import Unsupported
 from . import spec
 
@@ -44,11 +44,6 @@ def _gradients(ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants
         list(dparams) if wants_params else [None] * len(params),
         [dh_prev, dc_prev] if hx else None,
     )
-
-
-def is_plain(x: Tensor) -> bool:
-    """Whether nobody traces what happens to the tensor, so that an operator may be called past torch's dispatcher."""
-    return type(x) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
 
 
 class Sequences(torch.autograd.Function):

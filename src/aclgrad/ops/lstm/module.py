@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
+from ...core.autograd import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
-from .autograd import Sequences, is_plain
+from .autograd import Sequences
 from .packing import Packing
 
 States = tuple[Tensor, Tensor]
