@@ -34,6 +34,7 @@ int main(int count, char **arguments)
     snprintf(locale_name, sizeof locale_name, "%s", setlocale(LC_ALL, NULL));
     signal(SIGUSR1, on_user_signal);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, SIG_DFL); /* a job in a shell's background is started with it ignored */
     memset(before, 0, sizeof before);
     for (int number = 1; number <= LAST_SIGNAL; number++) {
         sigaction(number, NULL, &before[number]);
