@@ -24,7 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 from .timing import FULL, QUICK, Call, Effort, interleaved
 
 MIB = 1 << 20
-HEAD_START = 1_000_000  # cycles, half a millisecond: longer than the host takes to launch anything here
+HEAD_START, LONG_HEAD_START = 1_000_000, 4_000_000  # cycles: half a millisecond and two, for short calls and others
 COLD = 3  # inputs in rotation fill the last cache this many times over
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -169,7 +169,7 @@ class Cuda(Device):
     def clock(self, call: Call, first: int, count: int) -> float:
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
         for k, (begin, end) in enumerate(events):
-            torch.cuda._sleep(HEAD_START)
+            torch.cuda._sleep(LONG_HEAD_START if count == 1 else HEAD_START)
             begin.record()
             call(first + k)
             end.record()

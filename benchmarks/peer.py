@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import torch
@@ -40,6 +40,26 @@ def loaded(module: Module, x: Tensor, params: Sequence[Tensor]) -> Module:
         for own, given in zip(module.parameters(), params, strict=True):
             own.copy_(given)
     return module
+
+
+no_tf32 = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)
+"""A context without the TF32 products that cuDNN makes of float32 by default."""
+
+
+def without_tf32(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """A peer that multiplies float32 as float32."""
+
+    def prepared(*args: Any) -> Prepared:
+        with no_tf32():
+            call = prepare(*args)
+
+        def run() -> Any:
+            with no_tf32():
+                return call()
+
+        return run
+
+    return prepared
 
 
 def compiled(eager: Callable[..., Prepared]) -> Callable[..., Prepared]:

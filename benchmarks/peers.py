@@ -6,7 +6,6 @@ The first peer of an operator is the one its bars are about.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from aclgrad.ops.linear_cross_entropy.reference import owned_targets
 
-from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded
+from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded, without_tf32
 from .peers_forward import FORWARD
 
 
@@ -128,19 +127,6 @@ def aten_batch_norm(
     return lambda: torch.batch_norm_backward_elemt(grad_out, x, mean, invstd, weight, sum_dy, sum_dy_xmu, count)
 
 
-def full_float32_lstm(*args: Any) -> Prepared:
-    """nn.LSTM without the TF32 products that cuDNN makes of float32 by default."""
-    full = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)
-    with full():
-        backward = torch_lstm(*args)
-
-    def run() -> Any:
-        with full():
-            return backward()
-
-    return run
-
-
 PEERS: dict[str, tuple[Peer, ...]] = {
     **FORWARD,
     "hardsigmoid_backward": (Peer("aten", aten_hardsigmoid, writes_out=True),),
@@ -156,7 +142,7 @@ PEERS: dict[str, tuple[Peer, ...]] = {
     ),
     "lstm_backward": (
         Peer("nn.LSTM", torch_lstm),
-        Peer("nn.LSTM, no TF32", full_float32_lstm, devices=CUDA),
+        Peer("nn.LSTM, no TF32", without_tf32(torch_lstm), devices=CUDA),
     ),
     "linear_cross_entropy_backward": (
         Peer("eager torch", eager_linear_cross_entropy),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded
+from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded, without_tf32
 
 
 def aten_hardsigmoid(x: Tensor) -> Prepared:
@@ -155,7 +155,10 @@ FORWARD: dict[str, tuple[Peer, ...]] = {
         Peer("aten", aten_cell, devices=CUDA),
         Peer("torch.compile", compiled(eager_cell), devices=CUDA, compiles=True),
     ),
-    "lstm": (Peer("nn.LSTM", torch_lstm),),
+    "lstm": (
+        Peer("nn.LSTM", torch_lstm),
+        Peer("nn.LSTM, no TF32", without_tf32(torch_lstm), devices=CUDA),
+    ),
     "batch_norm_stats": (
         Peer("eager torch", eager_stats, devices=CPU),
         Peer("aten", lambda *args: lambda: torch.batch_norm_stats(*args), devices=CUDA),

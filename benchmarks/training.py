@@ -26,7 +26,7 @@ from aclgrad.testing.tolerance import naive_dtype
 from .contenders import Contender, same_inputs
 from .device import Device
 from .gate import Gate, verdict_of
-from .peer import CPU, CUDA, loaded
+from .peer import CPU, CUDA, loaded, no_tf32, without_tf32
 from .report import OURS, Row
 from .runner import timed_regime
 from .timing import Effort
@@ -87,7 +87,10 @@ def lstm(
 
             return run
 
-        return {OURS: step(aclgrad.nn.LSTM), "nn.LSTM": step(nn.LSTM)}
+        theirs = {"nn.LSTM": step(nn.LSTM)}
+        if x.is_cuda:
+            theirs["nn.LSTM, no TF32"] = without_tf32(step)(nn.LSTM)
+        return {OURS: step(aclgrad.nn.LSTM), **theirs}
 
     flops = 3 * 2 * steps * batch * directions * sum(counts)
     return Training("nn.LSTM", case, dtype, devices, make, contenders, flops)
@@ -196,7 +199,8 @@ def train(row: Training, device: Device, effort: Effort) -> Row:
 def _gate(row: Training, args: Sequence[Tensor]) -> Gate:
     """Ours against torch's in float64, in the light of torch's in the row's dtype."""
     ours, theirs = list(row.steps(args, None).values())[:2]
-    results, naive = ours(), theirs()
+    with no_tf32():
+        results, naive = ours(), theirs()
     wide = [t.double() if t.is_floating_point() else t for t in args]
     _, torch_wide = list(row.steps(wide, None).values())[:2]
     narrow = [t.to(naive_dtype(row.dtype)) for t in naive]

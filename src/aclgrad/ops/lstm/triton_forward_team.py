@@ -41,7 +41,9 @@ from .triton_forward_parts import (
     wide_product,
     wide_weights,
 )
-from .triton_team_parts import CHUNK, LINE, arrive, replaced, wait_for
+from .triton_team_parts import CHUNK, LINE, arrive, replaced, wait_alone_for, wait_for
+
+MANY_MEMBERS = gl.constexpr(40)  # from here on a quick step is delayed by those who wait for it
 
 
 @gluon.jit
@@ -60,6 +62,7 @@ def recur_forward(
     WIDTH: gl.constexpr = (H + VECTOR - 1) // VECTOR * VECTOR
     SCALED: gl.constexpr = w_peak is not None
     PARTS: gl.constexpr = 1 if w_low is None else 2
+    CROWD: gl.constexpr = PARTS == 1 and STAGES == 0 and ROWS == 8 and (H + UNITS - 1) // UNITS >= MANY_MEMBERS
     half: gl.constexpr = w_hh.dtype.element_ty
     dtype: gl.constexpr = output.dtype.element_ty
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [DEPTHS, ACROSS, 1], [1, 16, 8])
@@ -166,7 +169,10 @@ def recur_forward(
                 a_g += o_g
                 a_o += o_o
             if s > 0:
-                wait_for(counters + r * LINE, s * members)
+                if CROWD:
+                    wait_alone_for(counters + r * LINE, s * members)
+                else:
+                    wait_for(counters + r * LINE, s * members)
                 if STAGES > 0:
                     total = wide_product(
                         here, plane, n0 + r * ROWS, N, wide, stages, H, 4 * UNITS * PARTS, ROWS, PARTS, STAGES, WARPS

@@ -99,12 +99,12 @@ class BatchNormReduceBackward:
             (*cut.numbers, mean.strides[0]), {**cut.constants, "OVERLAP": overlap},
             num_warps=triton_sums.THREADS // 32,
         )  # fmt: skip
-        programs, at_a_time = cut.fold
+        programs, at_a_time, warps = cut.fold
         strides = (invstd.strides[0], *(0 if meta is None else meta.strides[0] for meta in results))
         dtypes = (single, single, invstd.dtype, *(None if meta is None else meta.dtype for meta in results))
         self._unite = Kernel(
             _unite, (programs,), call.device, dtypes, (cut.channels, cut.parts, cut.blocks, strides),
-            {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap,
+            {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap, num_warps=warps,
         )  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:

@@ -16,7 +16,7 @@ from ...gpu.strided import offsets
 from . import triton_sums
 from .triton_sums import Matrix, block_of, grouped, keep, kept, spread, strip_of
 
-REGISTERS = 65536 // (triton_sums.RESIDENT * triton_sums.THREADS)  # of a thread, if all programs are to be resident
+REGISTERS = 65536 // (triton_sums.RESIDENT * triton_sums.THREADS) // 8 * 8  # of a thread, so that all are resident
 
 
 @jit
@@ -120,14 +120,14 @@ class BatchNormStats:
             {**cut.constants, "OVERLAP": overlap}, num_warps=triton_sums.THREADS // 32,
             maxnreg=REGISTERS if cut.group > 1 and cut.constants["FULL"] else None,  # elsewhere registers would spill
         )  # fmt: skip
-        programs, at_a_time = cut.fold
+        programs, at_a_time, warps = cut.fold
         numbers = (
             cut.channels, cut.inner, cut.group, cut.parts, cut.rows, cut.height, cut.blocks,
             (mean.strides[0], invstd.strides[0]), call["eps"],
         )  # fmt: skip
         self._unite = Kernel(
             _unite, (programs,), call.device, (torch.float64, single, mean.dtype, invstd.dtype), numbers,
-            {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap,
+            {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap, num_warps=warps,
         )  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:

@@ -23,10 +23,11 @@ from ...gpu.strided import INT32
 THREADS = 128  # of a program
 WIDEST = 16  # bytes that a thread loads at once
 AT_ONCE = 4  # rows that a thread asks for before it adds up the first
-RESIDENT = 8  # programs of a multiprocessor
+RESIDENT = 7  # programs of a multiprocessor: with one more, registers are short
 MOST_GROUPED, ENOUGH_GROUPED = 64, 16  # columns of one channel that a program adds up itself
 LONG_PLANE = 256  # columns of a channel, from which on strips may end with it: few threads are idle at its end
-FOLD = 1024  # results of a channel, or of several, that are united at a time
+FOLD, LONG_FOLD = 1024, 8192  # results of a channel, or of several, that are united at a time
+FEW_CHANNELS = 1024  # so few that more of the device has work if programs take fewer channels and more of their results
 
 
 @jit
@@ -160,8 +161,11 @@ class Matrix:
         return max(1, self.blocks * self.channels * self.parts)
 
     @property
-    def fold(self) -> tuple[int, dict[str, int]]:
-        """(programs, results and channels that each takes at a time) of the second launch."""
-        together = 8 if self.parts == 1 else 1
-        lines = min(FOLD // together, triton.next_power_of_2(max(1, self.blocks * self.parts)))
-        return triton.cdiv(self.channels, together), {"LINES": lines, "CHANNELS": together}
+    def fold(self) -> tuple[int, dict[str, int], int]:
+        """(programs, results and channels that each takes at a time, its warps) of the second launch."""
+        few = self.channels < FEW_CHANNELS
+        together = 1 if self.parts > 1 else 4 if few else 8
+        most = LONG_FOLD if few and self.parts == 1 else FOLD
+        lines = min(most // together, triton.next_power_of_2(max(1, self.blocks * self.parts)))
+        warps = 8 if lines * together > FOLD else 4
+        return triton.cdiv(self.channels, together), {"LINES": lines, "CHANNELS": together}, warps
