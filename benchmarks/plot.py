@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import chain, combinations, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 COLORS = {"float32": "#1d6fa5", "float16": "#e08e0b", "bfloat16": "#3a9d6e", "float64": "#7d5ba6"}
 MISSED = "#c81e1e"
 MOST = 24.0  # where the axis ends; a longer bar is cut and says how long it is
+LINE, HEADING, GAP = 0.19, 1.4, 0.25  # inches of a row; rows that a heading and the end of a case take
+ROWS_OF_A_COLUMN, COLUMN_WIDTH, SWEEP_HEIGHT = 80, 8.5, 4.2  # the latter two in inches
 OURS, PEER, BEST = "#1d6fa5", "#9aa5b1", INK
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
@@ -35,22 +37,48 @@ STYLE: dict[Any, Any] = {
 def draw(report: Report, path: Path) -> None:
     """Write the picture."""
     rows = [row for row in report.rows if row.main and row.main.speedup]
+    columns = _columns(rows)
+    tallest = LINE * max([_lines(column) for column in columns], default=0.0) + 1.6
+    below = SWEEP_HEIGHT if report.sweeps else 0.0
     with plt.rc_context(STYLE):
-        height = max(6.0, 1.6 + 0.24 * (len(rows) + 1.5 * len({row.operator for row in rows})))
-        widths = (1.55, 0.6, *((1,) if report.sweeps else ()))
-        figure = plt.figure(figsize=(6 * sum(widths), height), layout="constrained")
-        columns = figure.add_gridspec(1, len(widths), width_ratios=widths)
-        speedups = figure.add_subplot(columns[0])
-        places = _speedups(speedups, rows, report)
-        _shares(figure.add_subplot(columns[1], sharey=speedups), rows, places, report)
-        if report.sweeps:
-            panels = columns[2].subgridspec(len(report.sweeps), 1)
+        figure = plt.figure(figsize=(COLUMN_WIDTH * len(columns), tallest + below), layout="constrained")
+        halves = figure.add_gridspec(2 if below else 1, 1, height_ratios=(tallest, below) if below else (1,))
+        pairs = halves[0].subgridspec(1, 2 * len(columns), width_ratios=(1.55, 0.6) * len(columns))
+        for k, column in enumerate(columns):
+            speedups = figure.add_subplot(pairs[2 * k])
+            places = _speedups(speedups, column, report)
+            speedups.set_xlim(*_reach(rows, report))
+            _shares(figure.add_subplot(pairs[2 * k + 1], sharey=speedups), column, places, report)
+            speedups.set_ylim(max(map(_lines, columns)), 0)
+        if below:
+            panels = halves[1].subgridspec(1, len(report.sweeps))
             for k, sweep in enumerate(report.sweeps):
                 _against_size(figure.add_subplot(panels[k]), sweep)
         figure.legend(handles=_legend(rows), loc="outside lower center", ncols=6, frameon=False)
         figure.suptitle(title(report.machine), x=0.01, ha="left", fontsize=9, color=FAINT)
-        figure.savefig(path, dpi=150, facecolor="white")
+        figure.savefig(path, dpi=120, facecolor="white")
         plt.close(figure)
+
+
+def _columns(rows: list[Row]) -> list[list[Row]]:
+    """The rows beside each other in columns, the tallest as low as can be; an operator's stay together."""
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row.operator)]
+    count = min(len(groups), 1 + len(rows) // ROWS_OF_A_COLUMN) or 1
+    cuts = combinations(range(1, len(groups)), count - 1)
+    ways = [[list(chain(*groups[i:j])) for i, j in pairwise((0, *cut, len(groups)))] for cut in cuts]
+    return min(ways, key=lambda columns: max(map(_lines, columns)))
+
+
+def _lines(rows: list[Row]) -> float:
+    """How many lines `_speedups` takes for them."""
+    cases = len({(row.operator, row.case) for row in rows})
+    return len(rows) + GAP * cases + HEADING * len({row.operator for row in rows})
+
+
+def _reach(rows: list[Row], report: Report) -> tuple[float, float]:
+    """Where the axis of the speed-ups begins and ends."""
+    values = [_main(row).speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
+    return min([0.45, *(v / 1.7 for v in values)]), min(MOST, max([2.5, *(v * 1.6 for v in values)]))
 
 
 def _speedups(axes: Axes, rows: list[Row], report: Report) -> list[float]:
@@ -62,7 +90,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> list[float]:
     y, names, places = 0.0, {}, []
     for operator, group in groupby(rows, key=lambda row: row.operator):
         members = list(group)
-        y += 1.4
+        y += HEADING
         heading: dict[str, Any] = {
             "va": "center",
             "transform": axes.get_yaxis_transform(),
@@ -78,13 +106,10 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> list[float]:
                 places.append(y)
                 y += 1
             names[(first + y - 1) / 2] = case
-            y += 0.25
+            y += GAP
     axes.axvline(1, color=INK, linewidth=1, zorder=3)
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(y - 0.3, 0)
-    values = [_main(row).speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
-    axes.set_xlim(min([0.45, *(v / 1.7 for v in values)]), min(MOST, max([2.5, *(v * 1.6 for v in values)])))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="x", color=GRID, zorder=0)

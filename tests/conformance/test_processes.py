@@ -1,0 +1,31 @@
+"""Bits do not depend on the process: neither on its addresses and hashes nor on what it compiled or loaded."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from digests import digests
+from matrix import GPU
+
+PROGRAM = Path(__file__).with_name("digests.py")
+BACKENDS = [
+    "cpu",
+    pytest.param("triton", marks=[pytest.mark.gpu, pytest.mark.skipif(not GPU, reason="needs a GPU")]),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_process_gives_the_same_bits(backend):
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), backend],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there = json.loads(done.stdout)
+    assert there == digests(backend)
+    assert len(set(there.values())) > len(there) / 2  # the digests tell results apart
