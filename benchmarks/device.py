@@ -167,14 +167,15 @@ class Cuda(Device):
         return int(torch.cuda.get_device_properties().L2_cache_size)
 
     def clock(self, call: Call, first: int, count: int) -> float:
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        cuda: Any = torch.cuda  # torch leaves these untyped
+        events = [[cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
         for k, (begin, end) in enumerate(events):
-            torch.cuda._sleep(LONG_HEAD_START if count == 1 else HEAD_START)
+            cuda._sleep(LONG_HEAD_START if count == 1 else HEAD_START)
             begin.record()
             call(first + k)
             end.record()
         torch.cuda.synchronize()
-        return sum(begin.elapsed_time(end) for begin, end in events) / 1e3
+        return float(sum(begin.elapsed_time(end) for begin, end in events)) / 1e3
 
     def host_clock(self, call: Call, first: int, count: int) -> float:
         torch.cuda.synchronize()

@@ -77,7 +77,7 @@ def lstm(
     def contenders(args: Sequence[Tensor], device: Device | None) -> dict[str, Step]:  # noqa: ARG001
         x, grad, *params = args
 
-        def step(kind: type[nn.LSTM]) -> Step:
+        def step(kind: Callable[..., nn.Module]) -> Step:
             module = loaded(kind(hidden, hidden, layers, bidirectional=both), x, params)
             leaf = x.detach().requires_grad_()
 
@@ -113,7 +113,8 @@ def head(tokens: int, features: int, classes: int, dtype: torch.dtype, devices: 
 
             return run
 
-        losses = {OURS: aclgrad.nn.linear_cross_entropy, "eager torch": eager_head} | other_heads(device)
+        losses: dict[str, Callable[..., Tensor]] = {OURS: aclgrad.nn.linear_cross_entropy, "eager torch": eager_head}
+        losses |= other_heads(device)
         return {name: step(loss_of) for name, loss_of in losses.items()}
 
     case = f"{tokens}_{features}_{classes}"

@@ -1,6 +1,6 @@
 """What a backend's kernels give for the smoke cases, as digests of all bits: a program.
 
-    python tests/conformance/digests.py cpu
+python tests/conformance/digests.py cpu
 """
 
 import hashlib
