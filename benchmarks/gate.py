@@ -35,9 +35,10 @@ def check(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Gate:
     try:
         with poisoned_memory():
             written = run(operator, args)
+        judged = dict(verdicts(operator.spec, args, written, dtype))
     except Exception as fault:  # noqa: BLE001  a kernel that raises is as wrong as one that errs, and the rest still runs
         return Gate(False, math.inf, f"{type(fault).__name__}: {str(fault)[:MESSAGE]}")
-    return verdict_of(dict(verdicts(operator.spec, args, written, dtype)))
+    return verdict_of(judged)
 
 
 def verdict_of(judged: Mapping[str, Verdict]) -> Gate:

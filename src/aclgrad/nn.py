@@ -37,17 +37,18 @@ def convert(model: Model) -> Model:
     >>> aclgrad.nn.convert(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Hardsigmoid()))[1].__module__
     'aclgrad.ops.hardsigmoid.module'
     """
-    for name, child in model.named_children():
-        setattr(model, name, convert(child))
-    twin = TWINS.get(type(model))
-    return model if twin is None else _adopted(model, twin)
+    for module in model.modules():
+        twin = TWINS.get(type(module))
+        if twin is not None and _supports(twin, module):
+            module.__class__ = twin
+    return model
 
 
-def _adopted(module: Any, twin: Any) -> Any:
+def _supports(twin: Any, module: nn.Module) -> bool:
+    """Whether the twin has all options that the module was made with."""
     if hasattr(twin, "require_supported"):
         try:
             twin.require_supported(module)
         except AclgradError:
-            return module
-    module.__class__ = twin
-    return module
+            return False
+    return True

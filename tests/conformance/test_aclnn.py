@@ -200,6 +200,37 @@ def test_a_misaligned_workspace_is_fine(device):
     same(device.results(), device.expected())
 
 
+def test_a_workspace_over_an_input_is_refused():
+    x, w = torch.randn(2, 3, 400), [torch.randn(16, 400), torch.randn(16, 4)]
+    outs = [torch.empty(2, 3, 4), torch.empty(1, 3, 4), torch.empty(1, 3, 4), *[None] * 7]
+    arguments = (x, w, None, None, False, 1, 0.0, False, False, False, *outs)
+    size, executor, status = aclnn.aclnnLSTMGetWorkspaceSize(*arguments)
+    assert status == 0, acl.get_recent_err_msg()
+    room = torch.empty(size // 4 + x.numel())
+    x.data = room[: x.numel()].view(x.shape)
+    assert aclnn.aclnnLSTM(room, room.numel() * 4, executor, None) == INVALID
+    assert "shares memory with the workspace" in acl.get_recent_err_msg()
+
+
+def test_torch_tensors_that_changed_between_the_phases_are_refused():
+    x, out = torch.randn(4), torch.empty(4)
+    for change in (torch.zeros(1), torch.zeros(4).double(), torch.zeros(8)[::2]):
+        x.data = torch.randn(4)
+        _, executor, _ = aclnn.aclnnHardsigmoidGetWorkspaceSize(x, out)
+        x.data = change
+        assert aclnn.aclnnHardsigmoid(None, 0, executor, None) == INVALID
+        assert "described anew" in acl.get_recent_err_msg()
+
+
+def test_a_repeatable_executor_takes_no_tensor_of_another_device():
+    x, out = torch.randn(4), torch.empty(4)
+    _, executor, _ = aclnn.aclnnHardsigmoidGetWorkspaceSize(x, out)
+    aclnn.aclSetAclOpExecutorRepeatable(executor)
+    assert aclnn.aclSetInputTensorAddr(executor, 0, torch.empty(4, device="meta"), 1) == INVALID
+    assert "device planned for" in acl.get_recent_err_msg()
+    assert aclnn.aclDestroyAclOpExecutor(executor) == 0
+
+
 def test_repeatable_executors_run_again_until_destroyed(device):
     size, executor = device.plan()
     assert aclnn.aclSetAclOpExecutorRepeatable(executor) == 0

@@ -5,6 +5,7 @@ import torch
 from matrix import DOCUMENTED, KERNELS, OPERATORS, cases, device_of, flat, matrix, same
 
 from aclgrad.core.errors import NoBackend
+from aclgrad.core.plan import Operator
 from aclgrad.testing import poisoned_memory, verdicts
 from aclgrad.testing.cases import SMOKE, tensors_in
 from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
@@ -99,6 +100,15 @@ def test_strided_outputs_get_the_same_bits_and_nothing_beside_them(operator, cas
 def test_same_bits_run_after_run(operator, case, dtype, kernels):
     args = case.build(dtype)
     same(run(operator, args, kernels), run(operator, args, kernels))
+
+
+@pytest.mark.parametrize(("operator", "case", "dtype"), [p for p in matrix(SMOKE) if p.values[2] == torch.float32])
+def test_torchs_default_device_is_of_no_account(operator, case, dtype, kernels):
+    args = case.build(dtype)
+    expected = run(operator, args, kernels)
+    with torch.device("meta"):
+        results = run(Operator(operator.spec), args, kernels)  # a new one, which has yet to plan
+    same(results, expected)
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))

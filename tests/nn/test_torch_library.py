@@ -45,7 +45,7 @@ def test_opcheck_with_gradients(operator):
 def test_what_is_not_differentiable_says_so(operator):
     results = tensors_in(listed(op(operator)(*first_case(operator, trained=True))))
     loss = sum(result.sum() for result in results if result.requires_grad)
-    with pytest.raises(aclgrad.Unsupported, match=r"is not differentiable|cannot be differentiated again"):
+    with pytest.raises(aclgrad.Unsupported, match=r"cannot be differentiated"):
         loss.backward()
 
 

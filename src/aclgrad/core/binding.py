@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .errors import InvalidArgument, WrongType
-from .meta import Meta, Value
+from .meta import Meta, Value, meta_of
 from .spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
 
 
@@ -22,7 +22,8 @@ def fingerprint(values: Sequence[Any]) -> tuple[Any, ...]:
     key: list[Any] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            key.append((value.shape, value.stride(), value.dtype, value.device, value.layout, value.is_neg()))
+            lazy = value.is_neg() or value._is_zerotensor()
+            key.append((value.shape, value.stride(), value.dtype, value.device, value.layout, lazy))
         elif isinstance(value, list | tuple):
             key.append(fingerprint(value))
         else:
@@ -44,7 +45,9 @@ def _take_tensor(label: str, value: Any) -> Meta | None:
             raise InvalidArgument(f"{label} has layout {value.layout}, expected strided", label)
         if value.is_neg():
             raise InvalidArgument(f"{label} is a lazily negated view, expected resolve_neg() of it", label)
-        return Meta(value.shape, value.stride(), value.dtype, value.device)
+        if value._is_zerotensor():
+            raise InvalidArgument(f"{label} is a tensor of zeros without memory, expected clone() of it", label)
+        return meta_of(value)
     if value is None:
         return None
     meta = getattr(value, "meta", None)  # an aclTensor
@@ -56,7 +59,7 @@ def _take_tensor(label: str, value: Any) -> Meta | None:
 def _take_list(label: str, value: Any) -> tuple[Meta | None, ...] | None:
     if value is None:
         return None
-    if isinstance(value, torch.Tensor) or not isinstance(value, Sequence) or isinstance(value, str | bytes):
+    if not isinstance(value, list | tuple):
         raise WrongType(f"{label} is {type(value).__name__}, expected a list of tensors", label)
     return tuple([_take_tensor(f"{label}[{k}]", item) for k, item in enumerate(value)])
 
@@ -71,6 +74,8 @@ def _take_flag(label: str, value: Any) -> bool:
 
 def _take_int(label: str, value: Any) -> int:
     try:
+        if isinstance(value, torch.Tensor):  # plans are found by its metadata
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise WrongType(f"{label} is {value!r}, expected an int", label) from None
@@ -92,7 +97,7 @@ def _take_float(label: str, value: Any) -> float:
 def _take_bools(label: str, value: Any) -> tuple[bool, ...] | None:
     if value is None:
         return None
-    if not isinstance(value, Sequence) or not all(isinstance(item, bool) for item in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(item, bool) for item in value):
         raise WrongType(f"{label} is {value!r}, expected a sequence of bools", label)
     return tuple(value)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from .errors import InvalidArgument
-from .meta import Meta
+from .meta import Meta, meta_of
 from .spec import Call
 
 ALIGNMENT = 64
@@ -61,7 +61,7 @@ class Piece:
 
 
 def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:
-    """Raise if what is written shares memory with an input, with another output or with the workspace.
+    """Raise if what is written, the workspace included, shares memory with an input or with anything else written.
 
     A pointwise operator may write an output over an input that is exactly the same view.
     """
@@ -77,10 +77,12 @@ def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch
                 if same_view_allowed and _same_view(out, other):
                     continue
                 raise InvalidArgument(f"{label} shares memory with {other_label}, expected memory of its own", label)
-        if scratch is not None and scratch.numel():
-            start = scratch.data_ptr()
-            if low < start + scratch.numel() and start < high:
-                raise InvalidArgument(f"{label} shares memory with the workspace, expected memory of its own", label)
+    if scratch is None or not scratch.numel():
+        return
+    start = scratch.data_ptr()
+    for label, low, high, _ in (*inputs, *outputs):
+        if low < start + scratch.numel() and start < high:
+            raise InvalidArgument(f"{label} shares memory with the workspace, expected memory of its own", label)
 
 
 def _placed(call: Call, params: Iterable[Any], values: Sequence[Any]) -> Iterator[tuple[str, int, int, torch.Tensor]]:
@@ -90,7 +92,7 @@ def _placed(call: Call, params: Iterable[Any], values: Sequence[Any]) -> Iterato
         for k, item in enumerate(members):
             if isinstance(item, torch.Tensor) and item.numel():
                 label = call.label(param.name) + (f"[{k}]" if item is not value else "")
-                span = Meta(item.shape, item.stride(), item.dtype, item.device).span
+                span = meta_of(item).span
                 start = item.data_ptr()
                 yield label, start, start + span, item
 

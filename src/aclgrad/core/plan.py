@@ -69,6 +69,14 @@ def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([None if meta is None else _empty(meta) for meta in metas])
 
 
+def _tell_autograd(written: Sequence[Any]) -> None:
+    """Count what was written over, so that a gradient which still needs the old values is refused."""
+    for value in written:
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
+
+
 def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
     """(first byte, one past the last) of every non-empty tensor among the values, whose spans are known in order."""
     starts: list[int] = []
@@ -119,6 +127,8 @@ class Operator:
             outs = plan.allocate(given)
             plan.refuse_aliases(args, outs)
         plan.launch(args, outs, plan.workspace() if plan.workspace_size else None)
+        if out is not None or self.spec.updated:
+            _tell_autograd(self.spec.written(args, outs))
         return outs[0] if len(outs) == 1 else outs
 
     def plan(
@@ -134,8 +144,8 @@ class Operator:
         key = (fingerprint(args), None if outs is None else fingerprint(outs), backend, strict, soc)
         try:
             plan = self._plans.get(key)
-        except TypeError:
-            plan = None  # something that cannot be hashed is no argument at all: the takers will name it
+        except TypeError:  # of something that cannot be hashed the takers will say what it is
+            return self._derive(args, outs, backend, strict, soc)
         if plan is None:
             plan = self._derive(args, outs, backend, strict, soc)
             if len(self._plans) >= PLAN_CACHE_SIZE:

@@ -19,6 +19,7 @@ from ..core import loops
 from .compiler import Argument, Step, jit
 from .elements import ELEMENTS, I64
 from .lanes import Pointer, StridedPointer, emit_load, emit_store, move, stored_as
+from .tables import table
 from .threads import share
 
 TILE = 16384
@@ -55,7 +56,7 @@ class Loops(loops.Loops):
             tiles *= size
         head = (tiles, rows, columns, down, across, len(sizes))
         dims = [(sizes[d], *(steps[d] for steps in strides)) for d in reversed(range(len(sizes)))]
-        return torch.tensor([*head, *(value for dim in dims for value in dim)], dtype=torch.int64)
+        return table([*head, *(value for dim in dims for value in dim)])
 
     def _tile(self, sizes: tuple[int, ...]) -> tuple[int, int]:
         if self.crossed:

@@ -46,7 +46,7 @@ def differentiate(operator: Operator) -> None:
         return
     known = importlib.import_module(f"{spec.package}.autograd").GRADIENTS
     gradient = known.get(spec.name) or refusal(
-        f"aclgrad.{spec.name} is not differentiable; the modules of aclgrad.nn are"
+        f"aclgrad.{spec.name} cannot be differentiated; docs/pytorch.md says which modules can, and how often"
     )
     torch.library.register_autograd(
         f"{NAMESPACE}::{spec.name}", gradient.backward, setup_context=gradient.setup, lib=LIBRARY

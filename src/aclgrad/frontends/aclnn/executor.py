@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from ...core import memory
+from ...core.binding import fingerprint
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from ...core.meta import Meta
+from ...core.meta import Meta, meta_of
 from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, Param, TensorList
@@ -36,7 +37,7 @@ Bound = tuple[AclTensor, Meta, torch.Tensor]
 class Executor:
     """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
 
-    __slots__ = ("_bound", "_live", "args", "outs", "plan", "repeatable")
+    __slots__ = ("_as_planned", "_bound", "_live", "_plain", "args", "outs", "plan", "repeatable")
 
     def __init__(self, plan: Plan, args: list[Any], outs: list[Any]) -> None:
         self.plan = plan
@@ -111,20 +112,25 @@ class Executor:
     def _operands(self) -> tuple[list[Any], list[Any]]:
         """The torch tensors to compute with: those found in phase one while they are what they were."""
         live = self._live
-        return live if live is not None and all(map(_unchanged, self._bound)) else self._bind()
+        if live is not None and all(map(_unchanged, self._bound)) and fingerprint(self._plain) == self._as_planned:
+            return live
+        return self._bind()
 
     def _bind(self) -> tuple[list[Any], list[Any]]:
         plan, spec = self.plan, self.plan.call.spec
         bound: list[Bound] = []
+        plain: list[torch.Tensor] = []
         args = [
-            _find(param, value, plan.call[param.name], bound) for param, value in zip(spec.args, self.args, strict=True)
+            _find(param, value, plan.call[param.name], bound, plain)
+            for param, value in zip(spec.args, self.args, strict=True)
         ]
         outs = [
-            None if meta is None else _find(param, value, meta, bound)
+            None if meta is None else _find(param, value, meta, bound, plain)
             for param, value, meta in zip(spec.outs, self.outs, plan.outs, strict=True)
         ]
         plan.refuse_aliases(args, outs)
         self._bound, self._live = bound, (args, outs)
+        self._plain, self._as_planned = plain, fingerprint(plain)
         return args, outs
 
 
@@ -185,11 +191,14 @@ def _unchanged(found: Bound) -> bool:
     return tensor.meta is meta and tensor.view is view
 
 
-def _find(param: Param, value: Any, meta: Any, bound: list[Bound]) -> Any:
-    """The torch tensors behind an operand; aclTensors among them are noted with what was found."""
+def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[torch.Tensor]) -> Any:
+    """The torch tensors behind an operand; noted are aclTensors with what was found, and the tensors given as such."""
+    is_tensor = isinstance(value, torch.Tensor)
+    if (is_tensor or type(value) is AclTensor) and (meta_of(value) if is_tensor else value.meta) != meta:
+        raise InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
+    if is_tensor:
+        plain.append(value)
     if type(value) is AclTensor:
-        if value.meta != meta:
-            raise InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
         try:
             view = value.tensor()
         except AclgradError as fault:
@@ -197,5 +206,5 @@ def _find(param: Param, value: Any, meta: Any, bound: list[Bound]) -> Any:
         bound.append((value, value.meta, view))
         return view
     if type(value) is list and isinstance(param, TensorList | OutListParam):
-        return [_find(param, item, item_meta, bound) for item, item_meta in zip(value, meta, strict=True)]
+        return [_find(param, item, item_meta, bound, plain) for item, item_meta in zip(value, meta, strict=True)]
     return value

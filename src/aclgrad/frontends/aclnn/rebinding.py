@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ...core.binding import fingerprint
 from ...core.errors import AclgradError, InvalidArgument
 from ...core.spec import OpSpec, Out, OutList, Param, Tensor
 from ..acl.arguments import address, shown, size_t
@@ -124,12 +125,9 @@ def _replacement(old: Any, given: Any, addr: Any) -> Any:
     if old is None or given is None:
         raise InvalidArgument("a null operand cannot be bound to an address", "tensor")
     if isinstance(given, torch.Tensor):
-        same = isinstance(old, torch.Tensor) and (old.shape, old.stride(), old.dtype) == (
-            given.shape, given.stride(), given.dtype,
-        )  # fmt: skip
-        if not same:
+        if not isinstance(old, torch.Tensor) or fingerprint([old]) != fingerprint([given]):
             raise InvalidArgument(
-                f"tensor is {shown(given)}, expected the shape, strides and dtype planned for", "tensor"
+                f"tensor is {shown(given)}, expected the shape, strides, dtype and device planned for", "tensor"
             )
         return given
     if not isinstance(given, AclTensor) or not isinstance(old, AclTensor) or given.meta != old.meta:

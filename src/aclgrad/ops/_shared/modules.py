@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from ...core.errors import InvalidArgument, WrongType
+from ...core.errors import InvalidArgument, Unsupported, WrongType
 from ...core.meta import dtype_name
 
 
 def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
     """The dtype that autocast runs products in on the tensor's device; None where it is off."""
     kind = tensor.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    known = torch.amp.is_autocast_available(kind)
+    return torch.get_autocast_dtype(kind) if known and torch.is_autocast_enabled(kind) else None
 
 
 def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
@@ -22,6 +24,15 @@ def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
     if dtype is None:
         return list(tensors)
     return [t if t.dtype == torch.float64 else t.to(dtype) for t in tensors]
+
+
+def require_no_tangents(*tensors: Tensor | None) -> None:
+    """Raise if a tensor has a derivative in forward mode, which torch's dispatcher would drop."""
+    if forward_ad._current_level < 0:
+        return
+    for tensor in tensors:
+        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
+            raise Unsupported("there is no derivative in forward mode here; torch.nn's modules have one")
 
 
 def require_tensor(name: str, value: object) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, is_plain
+from ...core.autograd import Gradient, final, is_plain
 from . import training
 from .scale import scale_
+
+ONCE = "the gradient of linear_cross_entropy cannot be differentiated again; cross_entropy(linear(…)) can"
 
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -36,12 +38,12 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
         _scaled(gradient, grad) if wants else None
         for gradient, wants in zip(gradients, (wants_input_grad, wants_weight_grad), strict=True)
     ]
-    return *wanted, *nothing
+    return *final(ONCE, wanted, *ctx.saved_tensors[:2], grad), *nothing
 
 
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced: a graph may not change what its forward part returned."""
-    if not is_plain(factor):
+    if not is_plain(factor, gradient):
         return gradient * factor.to(gradient.dtype)
     torch.ops.aclgrad.scale_(gradient, factor)
     return gradient
@@ -72,4 +74,4 @@ class PerToken(torch.autograd.Function):
             gradients[0], x, weight, target, training.State(*state), ignore_index=ctx.ignored, reduction="none",
             wants_input_grad=wants_x, wants_weight_grad=wants_weight,
         )  # fmt: skip
-        return *found, None, None
+        return *final(ONCE, found, x, weight, *gradients), None, None

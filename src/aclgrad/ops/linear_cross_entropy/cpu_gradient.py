@@ -27,6 +27,7 @@ from ...cpu.procedures import named
 from ...cpu.threads import barrier, share
 from ...cpu.vecmath import exp
 from .cpu_plan import BLOCK_PARTS, Plan, make_plan
+from .empty import Zeros
 
 GRAIN = 1 << 20  # multiplications of one product that are worth a thread
 ONE = np.float32(1)
@@ -240,18 +241,6 @@ class Gradient:
         """Compute into the outputs."""
         tensors = [workspace, *(args[index] for index in self._read), *(out for out in outs if out is not None)]
         self._kernel(self._threads, *(tensor.data_ptr() for tensor in tensors), *self._numbers)
-
-
-class Zeros:
-    """Phase two where a sum has no terms: every output that has elements is zero."""
-
-    workspace = 0
-
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
-        """Fill the outputs."""
-        for out in outs:
-            if out is not None:
-                out.zero_()
 
 
 def linear_cross_entropy_backward(call: Call) -> Launch:

@@ -20,10 +20,11 @@ from ...core.spec import F32, U8, Call
 from ...cpu import threads as teams
 from ...cpu.gemm import gemm_for
 from . import spec, spec_forward
-from .cpu_gradient import Gradient, Zeros
+from .cpu_gradient import Gradient
 from .cpu_plan import BLOCK_PARTS, Plan, make_plan
 from .cpu_statistics import OnlineMaxSum
 from .cpu_statistics_plan import Kept
+from .empty import NoTokens, Zeros
 
 
 def _share_and_add(
@@ -100,21 +101,6 @@ class LossAndGradients:
         self._measure((x, weight, target), (top, total, predicted, mask, row, kept), room)
         self._add(1, *(each.data_ptr() for each in (target, total, predicted, share, loss)), *self._numbers)
         self._differentiate((share, x, weight, mask, row, 0.0, top, total, None), gradients, room)
-
-
-class NoTokens:
-    """Phase two where there are no tokens: a sum of nothing, or the mean of nothing."""
-
-    workspace = 0
-
-    def __init__(self, call: Call) -> None:
-        self._loss = math.nan if call["mean"] else 0.0
-
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Fill the outputs."""
-        loss, *gradients = outs
-        loss.fill_(self._loss)
-        Zeros()(args, gradients, workspace)
 
 
 def loss_and_gradients(call: Call) -> Launch:

@@ -13,6 +13,7 @@ from ...core.meta import Meta, contiguous_strides
 from . import spec, spec_forward
 from .reference import unpack_bits
 
+OUTPUTS = len(spec_forward.linear_online_max_sum.spec.outs)
 Statistics: TypeAlias = "tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]"
 
 
@@ -47,7 +48,7 @@ def linear_online_max_sum(
     (tensor([254], dtype=torch.uint8), tensor([1, 0]))
     """
     arguments = (input, weight, target, vocab_start_index, vocab_end_index)
-    if return_logits and (out is None or out[5] is None):
+    if return_logits and (out is None or (isinstance(out, list | tuple) and len(out) == OUTPUTS and out[-1] is None)):
         spec_forward.linear_online_max_sum.plan(arguments, out, backend=backend)  # shapes first
         shape = (input.shape[0], weight.shape[0])
         logits = memory.empty(Meta(shape, contiguous_strides(shape), input.dtype, input.device))

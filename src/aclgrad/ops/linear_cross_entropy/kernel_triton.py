@@ -18,7 +18,7 @@ from ...core.backends import Launch
 from ...core.errors import Unsupported
 from ...core.memory import Scratch
 from ...core.spec import F32, Call
-from .cpu_gradient import Zeros
+from .empty import Zeros
 from .triton_elements import Probabilities, Tokens
 from .triton_loss import cross_entropy_with_max_sum as cross_entropy_with_max_sum
 from .triton_max_sum import linear_online_max_sum as linear_online_max_sum

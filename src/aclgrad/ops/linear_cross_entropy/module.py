@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape
+from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_tensor
 from .autograd import PerToken
 from .training import REDUCTIONS, loss_and_gradients
 
@@ -39,22 +40,26 @@ def linear_cross_entropy(
     require_shape("weight", weight, (None, None), "[V, H]")
     leading = input.shape[:-1] if isinstance(input, Tensor) else ()
     require_shape("input", input, (*leading, weight.shape[1]), "[..., H]")
-    require_shape("target", target, leading, "[...], a class index for every row of input")
+    require_tensor("target", target)
     if target.is_floating_point():
         raise Unsupported("target holds probabilities, expected class indices", "target")
+    require_shape("target", target, leading, "[...], a class index for every row of input")
+    if target.dtype == torch.uint8:  # as torch takes them
+        target = target.long()
+    require_no_tangents(input, weight)
     ignored = IGNORE_INDEX if ignore_index is None else ignore_index
     lower = autocast_dtype(input)
     if lower is None:
         require_dtype("input", input, weight.dtype, "weight")
     input, weight = lowered(lower, input, weight)  # noqa: A001
-    rows, targets = input.reshape(-1, weight.shape[1]), target.reshape(-1)
+    rows, targets = input.reshape(math.prod(leading), weight.shape[1]), target.reshape(-1)
     if _together(reduction, rows, weight):
         loss, _, _ = loss_and_gradients(
             rows, weight, targets, ignore_index=ignored, reduction=reduction,
             wants_input_grad=rows.requires_grad, wants_weight_grad=weight.requires_grad,
         )  # fmt: skip
         return loss
-    losses: Tensor = PerToken.apply(rows, weight, targets, ignored)  # type: ignore[no-untyped-call]
+    losses: Tensor = PerToken.apply(rows.resolve_neg(), weight.resolve_neg(), targets, ignored)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses.view(target.shape)
     return losses.sum() / (targets != ignored).sum() if reduction == "mean" else losses.sum()
@@ -119,6 +124,13 @@ class LinearCrossEntropyLoss(nn.Module):
         for name, (found, expected) in refused.items():
             if found != expected:
                 raise Unsupported(f"{name} is {found}, expected {expected}: the operator has no such option", name)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        names = ("num_classes", "out_features", "bias", "reduction", "ignore_index", "label_smoothing", "options")
+        options = {name: getattr(self, name) for name in names if name != "bias"}
+        options |= {"in_features": self.linear.in_features, "bias": self.linear.bias is not None}
+        return ", ".join(f"{name}={options[name]}" for name in ("in_features", *names))
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of the classes that `input` predicts."""

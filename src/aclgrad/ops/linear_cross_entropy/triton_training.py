@@ -17,7 +17,7 @@ from ...core.backends import Launch
 from ...core.memory import Scratch
 from ...core.spec import F32, I64, U8, Call
 from ...gpu.launch import Kernel, jit
-from .cpu_training import NoTokens
+from .empty import NoTokens
 from .triton_phases import Borrowed, InTurn, borrowable
 from .triton_plan import MIB
 

@@ -30,11 +30,12 @@ def _gradients(ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants
     if not train:
         raise Unsupported("train was False, so nothing was kept for the gradient; expected True", "train")
     states = hx or [x.new_zeros(ctx.states)] * 2
-    dy, dh, dc = upstream
+    dy, dh, dc = (None if grad is None else grad.resolve_neg() for grad in upstream)
     if lengths and dy is not None:
         dy = dy.flatten(0, 1)
     mask = [wants_x, bool(hx), bool(hx), wants_params]
-    backward = spec.lstm_backward if is_plain(x) and not torch.is_grad_enabled() else torch.ops.aclgrad.lstm_backward
+    plain = not torch.is_grad_enabled() and is_plain(x, *(grad for grad in (dy, dh, dc) if grad is not None))
+    backward = spec.lstm_backward if plain else torch.ops.aclgrad.lstm_backward
     dx, dh_prev, dc_prev, dparams = backward(
         x, states, params, dy, dh, dc, *activations, lengths[0] if lengths else None,
         has_bias, num_layers, dropout, train, bidirectional, batch_first, mask,

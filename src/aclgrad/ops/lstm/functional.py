@@ -111,7 +111,7 @@ def lstm_backward(
     >>> dx.shape, dh0.shape, [tuple(g.shape) for g in dw]
     (torch.Size([2, 1, 3]), torch.Size([1, 1, 4]), [(16, 3), (16, 4)])
     """
-    if check and _readable(batch_sizes, 1) and i and _readable(i[0], 3):
+    if check and _readable(batch_sizes, 1) and isinstance(i, list | tuple) and i and _readable(i[0], 3):
         _require_lengths(batch_sizes, i[0].shape[1])
     arguments = (
         input, hx, params, dy, dh, dc, i, j, f, o, h, c, tanhc, batch_sizes,

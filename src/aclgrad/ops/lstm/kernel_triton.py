@@ -32,9 +32,10 @@ class LayersLaunch:
     sizes_at: int  # the place of batch_sizes among the arguments
     sizes: Piece | None  # for batch_sizes that do not lie one after another
 
+    @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
-        room = torch.empty(0, dtype=torch.uint8) if workspace is None else workspace
+        room = outs[HY].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
         if self.sizes is not None:
             at = self.sizes_at
             args = (*args[:at], self.sizes.view(room).copy_(args[at]), *args[at + 1 :])
@@ -48,6 +49,7 @@ class NoSteps:
 
     workspace = 0
 
+    @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Write the states; everything else is empty."""
         for k, state in enumerate(outs[HY : HY + 2]):

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...core.autograd import is_plain
 from ...core.errors import InvalidArgument
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
+from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_states
 from .autograd import Sequences
 from .packing import Packing
 
@@ -72,7 +72,8 @@ class LSTM(nn.RNNBase):
     def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
         """In autocast's dtype where it is on. Dropout between layers takes the layers one by one."""
         weights = [getattr(self, name) for name in self._flat_weights_names]  # as they are now: they may be replaced
-        lower = autocast_dtype(x)
+        require_no_tangents(x, *(hx or ()), *weights)
+        lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
             require_dtype("input", x, weights[0].dtype, "weight_ih_l0")
         x, *params = lowered(lower, x, *weights)
@@ -112,7 +113,7 @@ class LSTM(nn.RNNBase):
     ) -> tuple[Tensor, States]:
         keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *params, *(hx or ())))
         attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)
-        if is_plain(x):
+        if is_plain(x, *(hx or ()), *params):
             output, hy, cy = Sequences.apply(attributes, len(hx or ()), x, batch_sizes, *(hx or ()), *params)  # type: ignore[no-untyped-call]
         else:
             output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx, batch_sizes, *attributes)

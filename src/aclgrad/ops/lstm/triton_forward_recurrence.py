@@ -188,7 +188,7 @@ class Steps:
     def __call__(self, workspace: torch.Tensor, exchange: Piece, operands: Sequence[Any]) -> None:
         """Compute; see `Way`."""
         clock, products = self.clock.view(workspace), self.products
-        torch.arange(clock.numel(), out=clock.view(-1))
+        torch.arange(clock.numel(), out=clock.view(-1), device=clock.device)
         launch = self.kernel.fixed(
             placed(exchange, workspace), *operands, placed(self.carry, workspace),
             None if products is None else placed(products, workspace),

@@ -87,7 +87,7 @@ class Steps:
         launch = kernel.fixed(*mine[:2], *operands, mine[2], *made)
         clock: Sequence[Any] = [16 * step for step in steps]
         if INTERPRETING:
-            numbers = torch.arange(len(steps), out=self.clock.view(workspace))
+            numbers = torch.arange(len(steps), out=self.clock.view(workspace), device=workspace.device)
             clock = [numbers[step:] for step in steps]
         launch(clock[0])
         for now, before in zip(clock[1:], products, strict=True):

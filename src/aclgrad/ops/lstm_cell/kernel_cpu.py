@@ -19,6 +19,7 @@ from ...core.spec import Call
 from ...cpu.compiler import Step, jit
 from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.strided import Loops, moved, stepped
+from ...cpu.tables import table
 from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
@@ -197,7 +198,7 @@ class LstmCell:
         parts = [GATES if name in GATED else 1 for name in call.spec.params]
         of_parts = [step for steps in (along, down) for k, count in enumerate(parts) for step in [steps[k]] * count]
         head = (lines, cells, strip, *gate_distances(call))
-        self._table = torch.tensor([*head, *of_parts], dtype=torch.int64)
+        self._table = table([*head, *of_parts])
         self._table_address = self._table.data_ptr()
         self._count = loops.count
         pointers = [
@@ -232,9 +233,9 @@ class LstmCellBackward:
         pitch = -(-min(columns, strip) // LINE) * LINE + LINE  # a power of two would make cache sets collide
         distances = (columns * storage.strides[1], columns * gates.strides[1])
         head = (rows, columns, block, strip, pitch, 0 if bias is None else bias.strides[0], *distances)
-        self._table = torch.tensor([*head, *along, *down], dtype=torch.int64)
+        self._table = table([*head, *along, *down])
         self._table_address = self._table.data_ptr()
-        self._zero = torch.zeros(1, dtype=cx.dtype)  # stands for a missing gradient, with strides of 0
+        self._zero = torch.zeros(1, dtype=cx.dtype, device="cpu")  # stands for a missing gradient, with strides of 0
         self._zero_address = self._zero.data_ptr()
         self._count = rows * columns
         self._has_bias = bias is not None

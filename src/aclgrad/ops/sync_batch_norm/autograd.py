@@ -35,6 +35,8 @@ class Normalised(torch.autograd.Function):
         sum_dy, sum_dy_xmu, grad_weight, grad_bias = torch.ops.aclgrad.batch_norm_reduce_backward(
             grad, x, mean, invstd, weight, wants_x, wants_weight, wants_bias
         )
+        if x.numel() == 0:
+            grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
         grad_x = None
         if wants_x:
             if ctx.reduce is not None:

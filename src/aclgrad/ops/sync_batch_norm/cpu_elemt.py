@@ -11,6 +11,7 @@ from ...core.spec import Call
 from ...cpu.compiler import Signature, jit
 from ...cpu.lanes import DTYPE_CODES, cast, load_any, pointer_at
 from ...cpu.strided import TILE, Loops, element_offset, elementwise
+from ...cpu.tables import table
 from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
 
 ALIGNMENT = 16  # elements; each coefficient starts on a cache line
@@ -116,7 +117,7 @@ class Elementwise:
         spacing = -(-channels // ALIGNMENT) * ALIGNMENT
         self.workspace = coefficients * spacing * wide.itemsize
         self._count = loops.count
-        self._tables = (loops.table(), torch.tensor(layouts, dtype=torch.int64))  # keeps them alive
+        self._tables = (loops.table(), table(layouts))  # keeps them alive
         self._table_addresses = tuple(table.data_ptr() for table in self._tables)
         self._coefficients = tuple(k * spacing * wide.itemsize for k in range(coefficients))
         self._sizes = (channels, spacing)

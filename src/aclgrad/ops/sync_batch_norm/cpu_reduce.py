@@ -13,6 +13,7 @@ from ...core.spec import Call
 from ...cpu.compiler import jit
 from ...cpu.lanes import DTYPE_CODES, cast, load_any
 from ...cpu.procedures import named
+from ...cpu.tables import table
 from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
 from .cpu_sums import PIECE, Pieces, channel_sums
 
@@ -89,7 +90,7 @@ class BatchNormReduceBackward:
             _reduce(pieces.by_rows, pieces.in_order), (TEAM, torch.int64, *pieces.arguments, int, int, int, *wide)
         )
         strides = [0 if meta is None else meta.strides[0] for meta in results]
-        self._layouts = torch.tensor([pieces.channels, DTYPE_CODES[invstd.dtype], invstd.strides[0], *strides])
+        self._layouts = table([pieces.channels, DTYPE_CODES[invstd.dtype], invstd.strides[0], *strides])
         dtypes = [None if meta is None else meta.dtype for meta in results]
         self._finish = Kernel(_finish, (torch.int64, int, *wide[1:], int, *dtypes))
 

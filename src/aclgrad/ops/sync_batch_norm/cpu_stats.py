@@ -14,6 +14,7 @@ from ...core.spec import Call
 from ...cpu.compiler import jit
 from ...cpu.lanes import DTYPE_CODES, cast, load_any
 from ...cpu.procedures import named
+from ...cpu.tables import table
 from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
 from .cpu_sums import PIECE, Pieces, channel_sums
 
@@ -165,7 +166,7 @@ class BatchNormGatherStatsWithCounts:
         self._scratch = [scratch.reserve(mean.shape[1] * 8) for _ in range(2)]
         self.workspace = scratch.size
         self._work = mean.numel
-        self._table = torch.tensor(
+        self._table = table(
             [
                 *mean.shape, DTYPE_CODES[counts.dtype], counts.strides[0], *mean.strides, *invstd.strides,
                 *(0 if meta is None else meta.strides[0] for meta in vectors),

@@ -20,6 +20,7 @@ from ...cpu.compiler import OPTIONS, Argument, Step, jit
 from ...cpu.lanes import cast, load_any
 from ...cpu.procedures import named
 from ...cpu.strided import Loops, moved, stepped
+from ...cpu.tables import table
 from ...cpu.threads import share
 
 PIECE = 16384  # elements worth a thread
@@ -174,7 +175,7 @@ class Pieces:
         self.blocks = -(-self.elements // block)
         head = (self.channels, self.elements, block, strip, len(loops.sizes))
         levels = list(zip(loops.sizes, *loops.strides, strict=True))[::-1] or [(1, *[0] * len(batches))]
-        self._table = torch.tensor([*head, *across, *(number for level in levels for number in level)])
+        self._table = table([*head, *across, *(number for level in levels for number in level)])
         self.table = self._table.data_ptr()
 
 

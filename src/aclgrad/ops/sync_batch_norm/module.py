@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
-from ...core.errors import InvalidArgument
-from .._shared.modules import require_shape
+from ...core.errors import InvalidArgument, Unsupported
+from .._shared.modules import require_no_tangents, require_shape
 from .autograd import Normalised
 
 Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -39,31 +39,48 @@ class SyncBatchNorm(nn.SyncBatchNorm):
                 f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
                 "input",
             )
+        self.require_supported(self)
+        require_no_tangents(input, self.weight, self.bias)
         mean, invstd, counts = self._statistics(input)
         return Normalised.apply(  # type: ignore[no-untyped-call, no-any-return]
             input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce()
         )
+
+    @staticmethod
+    def require_supported(module: nn.SyncBatchNorm) -> None:
+        """Raise if several processes would have to agree on the statistics."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            processes = torch.distributed.get_world_size(module.process_group)
+            if processes > 1:
+                raise Unsupported(
+                    f"process_group has {processes} processes, expected 1: a batch is that of one process here"
+                )
 
     def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and invstd [C] of the whole batch, and how many values each process counted [W]; updates the buffers."""
         with torch.no_grad():
             mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, self.eps)
             mean, invstd, counts = self._gathered(mean, invstd, input.numel() // input.shape[1])
-            running_mean, running_var, momentum = self._running()
+            running = self._running()
             if input.numel() == 0:
-                running_mean = running_var = None  # nothing was seen that could be remembered
+                running = []  # nothing was seen that could be remembered
+            cumulative = self.momentum is None
+            updated = [torch.zeros_like(buffer) for buffer in running] if cumulative else running
             mean, invstd = torch.ops.aclgrad.batch_norm_gather_stats_with_counts(
-                input, mean, invstd, running_mean, running_var, momentum, self.eps, counts
+                input, mean, invstd, *(updated or (None, None)), 1.0 if cumulative else self.momentum, self.eps, counts
             )
+            if cumulative:
+                for buffer, new in zip(running, updated, strict=True):
+                    assert self.num_batches_tracked is not None  # or nothing would be running
+                    buffer.lerp_(new, self.num_batches_tracked.to(buffer.dtype).reciprocal())
         return mean, invstd, counts
 
-    def _running(self) -> tuple[Tensor | None, Tensor | None, float]:
-        """The buffers to update, if any, and the weight of this batch in them."""
+    def _running(self) -> list[Tensor]:
+        """The buffers to update, mean and variance, if any."""
         if not self.training or not self.track_running_stats or self.num_batches_tracked is None:
-            return None, None, 0.0
+            return []
         self.num_batches_tracked.add_(1)
-        momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        return self.running_mean, self.running_var, momentum
+        return [buffer for buffer in (self.running_mean, self.running_var) if buffer is not None]
 
     def _gathered(self, mean: Tensor, invstd: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Every process's statistics, [W, C] and [W]."""

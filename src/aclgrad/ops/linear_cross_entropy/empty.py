@@ -1,0 +1,38 @@
+"""Phase two where there is nothing to multiply, on any device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...core.spec import Call
+
+
+class Zeros:
+    """A sum has no terms: every output that has elements is zero."""
+
+    workspace = 0
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
+        """Fill the outputs."""
+        for out in outs:
+            if out is not None:
+                out.zero_()
+
+
+class NoTokens:
+    """There are no tokens: the loss is a sum of nothing, or the mean of nothing."""
+
+    workspace = 0
+
+    def __init__(self, call: Call) -> None:
+        self._loss = math.nan if call["mean"] else 0.0
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Fill the outputs."""
+        loss, *gradients = outs
+        loss.fill_(self._loss)
+        Zeros()(args, gradients, workspace)

@@ -1,0 +1,202 @@
+"""The modules among torch's machinery: derivatives of derivatives, forward mode, tracing, tensors that are none."""
+
+import copy
+
+import pytest
+import torch
+from nn_helpers import assert_same_as_torch, twin
+from torch import nn
+from torch.autograd import forward_ad
+from torch.nn.functional import cross_entropy, linear
+
+import aclgrad
+import aclgrad.nn
+from aclgrad.testing.cases import Data
+
+TARGET = torch.tensor([0, 3, 1])
+
+
+def head(x, reduction="mean"):
+    weight = torch.eye(5, 4, dtype=x.dtype)
+    return aclgrad.nn.linear_cross_entropy(x, weight, TARGET, reduction=reduction)
+
+
+def values(*shape, dtype=torch.float32):
+    return Data(dtype).normal(*shape)
+
+
+MODULES = {
+    "Hardsigmoid": (nn.Hardsigmoid, (3, 4)),
+    "LSTMCell": (lambda: nn.LSTMCell(4, 5), (3, 4)),
+    "LSTM": (lambda: nn.LSTM(4, 5), (6, 3, 4)),
+    "SyncBatchNorm": (lambda: nn.SyncBatchNorm(4), (3, 4)),
+}
+
+
+@pytest.fixture(params=MODULES)
+def module_and_input(request):
+    make, shape = MODULES[request.param]
+    return twin(make()), values(*shape)
+
+
+def first(result):
+    while isinstance(result, tuple):
+        result = result[0]
+    return result
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_heads_gradient_is_not_a_constant(reduction):
+    """Whoever differentiates it again is told, also where the loss itself is differentiated beside it."""
+    x = values(3, 4, dtype=torch.float64).requires_grad_()
+    loss = head(x, reduction).sum()
+    (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(aclgrad.Unsupported, match="cannot be differentiated again"):
+        (loss + slope.square().sum()).backward()
+
+
+@pytest.mark.parametrize("times", [3, 4])
+def test_a_cell_can_be_differentiated_any_number_of_times(times):
+    """No term is missing: in float64 a forgotten one would show in the first digits, rounding in the last."""
+    torch.manual_seed(0)
+    theirs = nn.LSTMCell(2, 2).double()
+    results = []
+    for module in (theirs, twin(theirs)):
+        x, data = values(1, 2, dtype=torch.float64).requires_grad_(), Data(torch.float64, seed=5)
+        y = (module(x)[0] * data.normal(1, 2)).sum()
+        for _ in range(times - 1):
+            (slope,) = torch.autograd.grad(y, x, create_graph=True)
+            y = (slope * data.normal(1, 2)).sum()
+        results.append(torch.autograd.grad(y, module.parameters()))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-9, atol=1e-13)
+
+
+def test_batch_norm_says_that_it_is_differentiable_once():
+    x = values(3, 4).requires_grad_()
+    (slope,) = torch.autograd.grad(twin(nn.SyncBatchNorm(4))(x).square().sum(), x, create_graph=True)
+    with pytest.raises(aclgrad.Unsupported, match="cannot be differentiated"):
+        slope.square().sum().backward()
+
+
+def test_forward_mode_is_refused_rather_than_dropped(module_and_input):
+    module, x = module_and_input
+    with pytest.raises(aclgrad.Unsupported, match="forward mode"):
+        torch.func.jvp(module, (x,), (torch.ones_like(x),))
+    with forward_ad.dual_level(), pytest.raises(aclgrad.Unsupported, match="forward mode"):
+        module(forward_ad.make_dual(x, torch.ones_like(x)))
+    with forward_ad.dual_level():
+        assert torch.equal(first(module(x)), first(module(x)))  # nobody asked for it
+
+
+def test_the_heads_forward_mode_is_refused():
+    with pytest.raises(aclgrad.Unsupported, match="forward mode"):
+        torch.func.jvp(head, (values(3, 4),), (torch.ones(3, 4),))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_modules_can_be_traced(module_and_input):
+    module, x = module_and_input
+    module.eval()
+    traced = torch.jit.trace(module, (x,), check_trace=False)
+    torch.testing.assert_close(first(traced(x)), first(module(x)), rtol=0, atol=0)
+
+
+def test_shapes_are_found_without_data(module_and_input):
+    module, x = module_and_input
+    expected = first(module(x))
+    result = first(copy.deepcopy(module).to("meta")(x.to("meta")))
+    assert result.is_meta and result.shape == expected.shape and result.dtype == expected.dtype
+
+
+def test_tensors_that_have_no_memory_of_their_own(module_and_input):
+    """A view that negates what it shows, and zeros that nobody wrote."""
+    module, x = module_and_input
+    module.eval()
+    negated = torch.complex(x, -x).conj().imag
+    assert negated.is_neg()
+    torch.testing.assert_close(first(module(negated)), first(module(x)), rtol=0, atol=0)
+    zeros = torch._efficientzerotensor(tuple(x.shape))
+    torch.testing.assert_close(first(module(zeros)), first(module(torch.zeros_like(x))), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_the_head_of_a_negated_view(reduction):
+    x = values(3, 4)
+    negated = torch.complex(x, -x).conj().imag.requires_grad_()
+    torch.testing.assert_close(head(negated, reduction), head(x, reduction), rtol=0, atol=0)
+    head(negated, reduction).sum().backward()
+
+
+def test_gradients_that_arrive_negated():
+    x = values(5, 3, 4).requires_grad_()
+
+    def run(module, x):
+        output, _ = module(x)
+        z = torch.complex(torch.ones_like(output), output).conj()
+        return torch.autograd.grad((z * z * (1 + 2j)).real.sum(), [x, *module.parameters()])
+
+    torch.manual_seed(0)
+    assert_same_as_torch(nn.LSTM(4, 5), x, run=run)
+
+
+def test_writing_in_place_is_counted():
+    """Autograd refuses a gradient whose operands were overwritten; so it does here."""
+    for write in (twin(nn.Hardsigmoid(inplace=True)), aclgrad.hardsigmoid_, torch.ops.aclgrad.hardsigmoid_):
+        a, w = values(3), torch.ones(3, requires_grad=True)
+        product = a * w
+        write(a)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()
+    a, w = values(3), torch.ones(3, requires_grad=True)
+    product = a * w
+    aclgrad.hardsigmoid(values(3), out=a)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_heads_at_the_border():
+    no_features = aclgrad.nn.linear_cross_entropy(torch.ones(3, 0), torch.ones(5, 0), TARGET)
+    torch.testing.assert_close(no_features, cross_entropy(torch.zeros(3, 5), TARGET))
+    bytes_of = TARGET.to(torch.uint8)
+    x, weight = values(3, 4), values(5, 4)
+    torch.testing.assert_close(
+        aclgrad.nn.linear_cross_entropy(x, weight, bytes_of), cross_entropy(linear(x, weight), bytes_of)
+    )
+
+
+def test_an_empty_batch_leaves_the_weights_alone():
+    def run(module, x):
+        module(x).sum().backward()
+        return [p.grad for p in module.parameters()]
+
+    for shape in ((0, 4), (0, 4, 3), (2, 4, 0)):
+        x = torch.zeros(shape, requires_grad=True)
+        assert all(bool((grad == 0).all()) for grad in run(twin(nn.SyncBatchNorm(4)), x))
+
+
+def test_a_cumulative_average_is_planned_once():
+    module = twin(nn.SyncBatchNorm(4, momentum=None))
+    gather = next(
+        operator
+        for operator in aclgrad.core.registry.operators()
+        if operator.spec.name == "batch_norm_gather_stats_with_counts"
+    )
+    module(values(8, 4))
+    planned = len(gather._plans)
+    for _ in range(3):
+        module(values(8, 4))
+    assert len(gather._plans) == planned
+
+
+def test_several_processes_are_refused_and_not_converted(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group: 2)
+    assert type(twin(nn.SyncBatchNorm(4))) is nn.SyncBatchNorm
+    with pytest.raises(aclgrad.Unsupported, match="process_group has 2 processes, expected 1"):
+        aclgrad.nn.SyncBatchNorm(4)(values(3, 4))
+    aclgrad.nn.SyncBatchNorm(4).eval()(values(3, 4))
+
+
+@pytest.mark.skipif(not hasattr(nn, "LinearCrossEntropyLoss"), reason="younger than this torch")
+def test_the_head_shows_its_options_as_torchs_does():
+    assert repr(aclgrad.nn.LinearCrossEntropyLoss(3, 4)) == repr(nn.LinearCrossEntropyLoss(3, 4))
