@@ -89,6 +89,7 @@ def keep(report: Report, folder: Path, console: Console) -> None:
     """Write the JSON, the whole table and, where matplotlib is installed, the picture beside it."""
     path = folder / f"{machine.slug(report.machine)}.json"
     report.save(path)
+    report = Report.load(path)  # whoever shows these figures again shows the same digits
     path.with_suffix(".md").write_text(markdown.render(report))
     try:
         from .plot import draw

@@ -141,10 +141,12 @@ def _shares(axes: Axes, rows: list[Row], places: list[float], report: Report) ->
 def _legend(rows: list[Row]) -> list[Artist]:
     seen = {row.dtype for row in rows}
     handles: list[Artist] = [Patch(color=COLORS[dtype], label=dtype) for dtype in COLORS if dtype in seen]
-    handles.append(Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=2, linestyle="", label="bar"))
+    handles.append(
+        Line2D([], [], color=INK, marker="|", markersize=11, markeredgewidth=2, linestyle="", label="target")
+    )
     cold: dict[str, Any] = {"marker": "o", "color": "white", "markeredgecolor": INK, "markersize": 5, "linestyle": ""}
     handles.append(Line2D([], [], label="inputs from memory", **cold))
-    handles.append(Patch(color="none", label="red: bar missed"))
+    handles.append(Patch(color="none", label="red: target missed"))
     return handles
 
 

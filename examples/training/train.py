@@ -8,6 +8,7 @@ Prints a table of loss, time and memory; draws the loss curves side by side.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import time
 from dataclasses import dataclass, field
@@ -137,6 +138,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("curves.png"), help="the picture of the loss curves")
     options = parser.parse_args()
+    if importlib.util.find_spec("matplotlib") is None:
+        parser.error("the picture needs matplotlib: pip install '.[plot]' where aclgrad was cloned")
     console = Console()
     runs = compare(options.steps, options.seed, console)
     console.print(table(runs))

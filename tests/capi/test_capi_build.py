@@ -81,11 +81,24 @@ def test_cmake_finds_the_package_and_the_layout_of_samples(cache, tmp_path):
     folder = aclgrad("config", "--cmake-dir").output.strip()
     made, sourced = tmp_path / "made", f". '{out}/set_env.sh'"
     configure = f"cmake -S '{tmp_path}' -B '{made}' -Daclgrad_DIR='{folder}' -DCMAKE_SKIP_RPATH=TRUE"
-    done = run(["sh", "-c", f"cd '{out}' && {sourced} && {configure} && cmake --build '{made}'"], env=environment())
+    done = run(
+        ["sh", "-c", f"cd '{tmp_path}' && {sourced} && {configure} && cmake --build '{made}'"], env=environment()
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for name in ("ours", "theirs"):
         ran = run(["bash", "-c", f"{sourced}; '{made}/{name}'"], env=environment())
         assert ran.stdout == PRINTED, ran.stderr
+
+
+def test_a_folder_that_was_moved_knows_where_it_is(tmp_path):
+    out = tmp_path / "it's here"
+    assert aclgrad("capi", "build", "--out", out).exit_code == 0
+    for shell in ("sh", "bash"):
+        done = run([shell, "-c", '. "$0/set_env.sh"; echo "$ASCEND_CUSTOM_PATH"', str(out)], env=environment())
+        assert done.stdout.strip() == str(out), done.stderr
+    moved = out.rename(tmp_path / "and now there")
+    done = run(["bash", "-c", '. "$0/set_env.sh"; echo "$ASCEND_CUSTOM_PATH"', str(moved)], env=environment())
+    assert done.stdout.strip() == str(moved), done.stderr
 
 
 def test_every_library_name_is_there(installation):

@@ -90,7 +90,9 @@ def choose(call: Call, name: str | None) -> tuple[str, Launch]:
         except Unsupported as reason:
             refusals.append(f"{candidate}: {reason}")
     given = ", ".join(f"{label} {meta}" for label, meta in call.metas(*call.spec.params))
-    raise NoBackend(f"no backend runs {call.spec.name}({given}): {'; '.join(refusals)}")
+    refusal = NoBackend(f"no backend runs {call.spec.name}({given}): {'; '.join(refusals)}")
+    refusal.reasons = "; ".join(refusals)
+    raise refusal
 
 
 class ReferenceLaunch:

@@ -51,6 +51,7 @@ class Unsupported(AclgradError, RuntimeError):
 
 
 class NoBackend(Unsupported):
-    """No backend accepts the call; the message lists every backend with its reasons."""
+    """No backend accepts the call; the message lists every backend with its reasons, and `reasons` has them alone."""
 
     status = 561003
+    reasons = ""

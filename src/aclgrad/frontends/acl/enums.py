@@ -11,6 +11,9 @@ import torch
 
 from ...core.rules import PRIVATE_FORMATS as _PRIVATE_FORMAT_NUMBERS
 
+SUCCESS = 0
+"""What every function of the interface returns when all went well, as a plain number."""
+
 
 class AclDataType(IntEnum):
     """aclDataType: the element type of a tensor or scalar."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ...core.errors import InvalidArgument
 from .arguments import INT64_MAX, INT64_MIN, integer, nullable_address, optional_path
 from .boundary import AclRuntimeError, aclnn_call, after, code_only, instead, tolerate
+from .enums import SUCCESS
 from .findings import Kind
 from .handles import Table
 from .process import check_config
@@ -39,8 +40,6 @@ from .tensors import (
 T = TypeVar("T")
 Getter = Callable[[Any], tuple[Any, int]]
 ShapeGetter = Callable[[Any], tuple[tuple[int, ...], int, int]]
-
-SUCCESS = 0
 
 
 @aclnn_call("aclnnInit", code_only)

@@ -17,9 +17,8 @@ from . import boundary, findings
 from .arguments import integer, member, optional_path, shown
 from .boundary import AclRuntimeError, after, code_only, instead, logger, runtime_call, take_message
 from .devices import configure_engine, synchronize_streams
-from .enums import DATA_TYPE_SIZES, AclDataType, AclError
+from .enums import DATA_TYPE_SIZES, SUCCESS, AclDataType, AclError
 
-SUCCESS = 0
 MAX_CONFIG_BYTES = 10 << 20
 HALF_MAX = 65504.0
 HALF_OVERFLOW = 65520.0  # what rounds beyond HALF_MAX

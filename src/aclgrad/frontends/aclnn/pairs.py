@@ -9,9 +9,9 @@ from typing import Any
 from ...core.errors import InvalidArgument
 from ...core.plan import Operator
 from ..acl.boundary import aclnn_call, code_only
+from ..acl.enums import SUCCESS
 from .executor import EXECUTORS, plan_executor
 
-SUCCESS = 0
 Pair = tuple[Callable[..., tuple[int, int | None, int]], Callable[..., int]]
 
 

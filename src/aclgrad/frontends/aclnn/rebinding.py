@@ -19,9 +19,9 @@ from ...core.errors import AclgradError, InvalidArgument
 from ...core.spec import OpSpec, Out, OutList, Param, Tensor
 from ..acl.arguments import address, shown, size_t
 from ..acl.boundary import aclnn_call, code_only
+from ..acl.enums import SUCCESS
 from ..acl.tensors import AclTensor, Description
 from .executor import EXECUTORS, Executor, resolve
-from .pairs import SUCCESS
 
 
 class InnerNull(AclgradError):

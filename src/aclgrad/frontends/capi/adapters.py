@@ -22,14 +22,13 @@ from ...core.errors import AclgradError, InvalidArgument, NullArgument
 from ..acl import raw
 from ..acl.arguments import member
 from ..acl.boundary import FUNCTIONS, aclnn_status, refusal, remember, runtime_code
-from ..acl.enums import TORCH_DTYPES, AclDataType
+from ..acl.enums import SUCCESS, TORCH_DTYPES, AclDataType
 from . import places
 from .prototypes import COUNTS, NULLABLE_OUTS, Parameter, Prototype, Role, fingerprint, prototypes
 
 Function = Callable[..., Any]
 Reader = Callable[[Sequence[Any]], Any]
 
-SUCCESS = 0
 PAGE = 4096
 LARGEST_RESULT = ctypes.sizeof(ctypes.c_uint64)
 LONGEST_TEXT = 1 << 16

@@ -49,9 +49,12 @@ unset(_aclgrad_root)
 """
 _SET_ENV = """\
 # Source this file: programs built against these headers then find the libraries, and CMake samples find both.
-ASCEND_CUSTOM_PATH="$(cd "$(dirname "${BASH_SOURCE:-$0}")" && pwd)"
+ASCEND_CUSTOM_PATH={place}
+if [ -n "${{BASH_SOURCE:-}}" ]; then  # the folder may have been moved, and bash knows where to
+    ASCEND_CUSTOM_PATH="$(cd "$(dirname "$BASH_SOURCE")" && pwd)"
+fi
 export ASCEND_CUSTOM_PATH
-export LD_LIBRARY_PATH="$ASCEND_CUSTOM_PATH/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH="$ASCEND_CUSTOM_PATH/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 """
 
 
@@ -91,7 +94,7 @@ def installation() -> Installation:
     link = cache / f"python-{_digest(sys.executable, str(PACKAGE_ROOT))}"
     with _working_folder(cache) as work:
         if not built.is_dir():
-            _move(write_installation(work / "build").root, built)
+            _move(write_installation(work / "build", built).root, built)
         if link.resolve() != built.resolve():
             outdated = link.resolve() if link.is_symlink() else None
             (work / "link").symlink_to(built.name)
@@ -109,12 +112,12 @@ def _move(made: Path, built: Path) -> None:
             raise
 
 
-def write_installation(root: Path) -> Installation:
-    """Compile the library and write everything into the folder `root`."""
+def write_installation(root: Path, place: Path | None = None) -> Installation:
+    """Compile the library and write everything into the folder `root`, which is to be moved to `place` if given."""
     made = Installation(root)
     for name, text in headers(prototypes()).items():
         _write(made.include / name, text)
-    _write(root / "set_env.sh", _SET_ENV)
+    _write(root / "set_env.sh", _SET_ENV.format(place=shlex.quote(str((place or root).absolute()))))
     libraries = [f"${{_aclgrad_root}}/lib64/lib{name}.so" for name in LINKED]
     _write(made.cmake / "aclgrad-config.cmake", _CMAKE.format(libraries=";".join(libraries)))
     _compile(made)

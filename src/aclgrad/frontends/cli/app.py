@@ -14,6 +14,7 @@ from rich.table import Table
 import aclgrad
 
 from ...core.backends import BACKENDS
+from ...core.errors import NoBackend
 from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import lookup, operators
@@ -93,8 +94,8 @@ def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad l
     for backend in BACKENDS:
         try:
             plan = operator.plan(case.build(), backend=backend)
-        except aclgrad.AclgradError as refusal:
-            console.print(f"backend {backend}: [yellow]{refusal}[/]")
+        except NoBackend as refusal:
+            console.print(f"backend [yellow]{refusal.reasons}[/]")
         else:
             console.print(
                 f"backend {backend}: [green]runs here[/] (workspace of case {case.name!r}: {plan.workspace_size} bytes)"
@@ -118,12 +119,15 @@ def verify(
     name: Annotated[str | None, typer.Argument(help="An operator; all without it.")] = None,
     backend: Annotated[str | None, typer.Option(help="The backend to judge; the best one without it.")] = None,
     device: Device = None,
+    every: Annotated[bool, typer.Option("--every", help="Show every run, not one line for each operator.")] = False,
 ) -> None:
-    """Judge a backend on every named case and dtype by the tolerance rule."""
+    """Judge a backend on every named case and dtype by the tolerance rule; all operators take minutes."""
     chosen = list(operators()) if name is None else [_find(name)]
     place = "cpu" if device is None and backend == "cpu" else _device(device)
     if not report(
-        verify_runs(chosen, backend, place), title="Verdict: within 2 × a naive run's error + 4 ulp of float64"
+        verify_runs(chosen, backend, place),
+        title="Verdict: within 2 × a naive run's error + 4 ulp of float64",
+        brief=not every,
     ):
         raise typer.Exit(1)
 

@@ -147,10 +147,39 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=TABLE_WIDTH)
 
 
-def report(runs: Sequence[Run], title: str) -> bool:
-    """Run with a progress bar, print the table, and say whether all holds."""
+def report(runs: Sequence[Run], title: str, *, brief: bool = False) -> bool:
+    """Run with a progress bar, print the table, and say whether all holds; in brief, only what does not is shown."""
     console = wide_console()
     rows = list(_progress(console, runs))
+    if brief:
+        console.print(_by_operator(rows, title))
+    shown = [row for row in rows if not (brief and row.ok)]
+    if shown:
+        console.print(_by_run(shown, "What is wrong" if brief else title))
+    wrong = sum(not row.ok for row in rows)
+    backends = ", ".join(name for name in BACKENDS if any(row.backend == name for row in rows))
+    console.print(
+        f"[bold]{len(rows) - wrong} of {len(rows)} runs hold[/] on backend {backends}.\n"
+        "error: the largest, in ulp of the result's scale, against float64"
+    )
+    if shown:
+        console.print("time: both phases, median   speed-up: over the same formula in plain PyTorch and the same dtype")
+    return wrong == 0
+
+
+def _by_operator(rows: Sequence[Row], title: str) -> Table:
+    table = Table("operator", "dtypes", "runs", "largest error", "", title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    for operator in dict.fromkeys(row.operator for row in rows):
+        mine = [row for row in rows if row.operator == operator]
+        wrong = sum(not row.ok for row in mine)
+        table.add_row(
+            operator, ", ".join(dict.fromkeys(row.dtype for row in mine)), str(len(mine)),
+            f"{max(row.ulp for row in mine):.2f} ulp", f"[red]{wrong} WRONG[/]" if wrong else "[green]ok[/]",
+        )  # fmt: skip
+    return table
+
+
+def _by_run(rows: Sequence[Row], title: str) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     for heading in ("operator", "input", "dtype", "backend"):
         table.add_column(heading, no_wrap=True)
@@ -163,15 +192,7 @@ def report(runs: Sequence[Run], title: str) -> bool:
             f"{row.ulp:.2f} ulp", _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}×",
             "[green]ok[/]" if row.ok else "[red]WRONG[/]",
         )  # fmt: skip
-    console.print(table)
-    wrong = sum(not row.ok for row in rows)
-    backends = ", ".join(name for name in BACKENDS if any(row.backend == name for row in rows))
-    console.print(
-        f"[bold]{len(rows) - wrong} of {len(rows)} runs hold[/] on backend {backends}.\n"
-        "error: the largest, in ulp of the result's scale, against float64   time: both phases, median\n"
-        "speed-up: over the same formula in plain PyTorch and the same dtype"
-    )
-    return wrong == 0
+    return table
 
 
 def _progress(console: Console, runs: Sequence[Run]) -> Iterator[Row]:

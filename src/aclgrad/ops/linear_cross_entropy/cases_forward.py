@@ -125,7 +125,7 @@ LOSSES = (
     Case("peaked", _whole(9, 200, scale=10.0), (F32, BF16, F16, F64), frozenset({EDGE})),
     Case("no_tokens", _whole(0, 128), (F32, BF16, F16, F64), frozenset({EDGE})),
     Case("no_columns", _whole(9, 0), (F32, BF16, F16, F64), frozenset({EDGE})),
-    Case("head_8000", _whole(512, 8000), (F32, BF16, F16), frozenset({BENCH})),
+    Case("head_8000", _whole(512, 8000), (F32, BF16, F16), frozenset({REAL, BENCH})),
     Case("head_8192_16032", _whole(8192, 16032), (BF16,), frozenset({BENCH_GPU})),
 )
 

@@ -1,7 +1,7 @@
-"""The LSTM cell can be differentiated twice.
+"""The LSTM cell can be differentiated any number of times.
 
-Its second derivative is that of the textbook formula, which torch differentiates. For that the activated gates, which
-the first derivative reads, are differentiable as well: their own slopes follow from their values.
+Its second derivative, and all that follow, are those of the textbook formula, which torch differentiates. For that the
+activated gates, which the first derivative reads, are differentiable as well: their slopes follow from their values.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class LSTMCell(nn.LSTMCell):
     """`torch.nn.LSTMCell` by this package's kernels: same arguments, parameters and state_dict.
 
     Shapes: `input` [N, input_size] or [input_size]; `hx` = (h, c), each [N, hidden_size] or [hidden_size], zeros if
-    absent. Returns (h, c). Can be differentiated twice.
+    absent. Returns (h, c). Can be differentiated any number of times.
 
     >>> import torch, aclgrad.nn
     >>> h, c = aclgrad.nn.LSTMCell(3, 4)(torch.ones(2, 3))

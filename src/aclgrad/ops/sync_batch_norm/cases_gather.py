@@ -9,7 +9,20 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import F16, F32
-from ...testing.cases import BENCH, BENCH_GPU, EDGE, PYTHON_ONLY, SMOKE, Case, Cost, Data, Invalid, Suite, bytes_moved
+from ...testing.cases import (
+    BENCH,
+    BENCH_GPU,
+    EDGE,
+    PYTHON_ONLY,
+    REAL,
+    SMOKE,
+    Case,
+    Cost,
+    Data,
+    Invalid,
+    Suite,
+    bytes_moved,
+)
 from .cases_batches import DTYPES, FAST, wide
 
 OLD_CHIP = {"ACLGRAD_SOC": "Ascend310P"}
@@ -47,7 +60,7 @@ CASES = (
     Case("one_past_a_block", _gather(129, 257), DTYPES, frozenset({EDGE})),
     Case("no_process", _gather(0, 4), DTYPES, frozenset({EDGE})),
     Case("no_channels", _gather(3, 0), DTYPES, frozenset({EDGE})),
-    Case("W8_C2048", _gather(8, 2048, vectors=wide), FAST, frozenset({BENCH, BENCH_GPU})),
+    Case("W8_C2048", _gather(8, 2048, vectors=wide), FAST, frozenset({REAL, BENCH, BENCH_GPU})),
     Case("W256_C2048", _gather(256, 2048, vectors=wide), FAST, frozenset({BENCH, BENCH_GPU})),
 )
 

@@ -7,9 +7,7 @@ from typing import Any
 from .. import devices
 from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import CONTEXTS, Context, device_id
-from ..enums import AclError
-
-SUCCESS = 0
+from ..enums import SUCCESS, AclError
 
 
 @runtime_call("aclrtSetDevice", code_only)

@@ -14,12 +14,11 @@ from ..arguments import integer, member, size_t
 from ..blocks import DEVICE, HOST
 from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import current_context, stream_of, wait_for_default_stream
-from ..enums import AclError, MallocPolicy, MemAttr
+from ..enums import SUCCESS, AclError, MallocPolicy, MemAttr
 from ..streams import Stream
 from ..transfers import Copy, Fill, plan_copy, plan_fill
 from ..transfers import free as free_block
 
-SUCCESS = 0
 SMALL_BYTES = 1 << 16  # copied in less time than a thread switch takes
 _PAGE_POLICY_BITS = 0xFF
 _POLICY_FLAGS = (

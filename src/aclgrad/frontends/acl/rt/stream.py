@@ -9,10 +9,9 @@ from .. import devices, findings, ordering
 from ..arguments import INT32_MAX, INT32_MIN, UINT32_MAX, integer
 from ..boundary import after, code_only, runtime_call
 from ..devices import EVENTS, stream_of
-from ..enums import EventRecordedStatus, StreamStatus
+from ..enums import SUCCESS, EventRecordedStatus, StreamStatus
 from ..events import Event
 
-SUCCESS = 0
 FOREVER = -1
 MILLISECONDS = 1e-3
 
