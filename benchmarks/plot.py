@@ -15,6 +15,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from .machine import title
@@ -24,6 +25,7 @@ from .terminal import seconds
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 COLORS = {"float32": "#1d6fa5", "float16": "#e08e0b", "bfloat16": "#3a9d6e", "float64": "#7d5ba6"}
 MISSED = "#c81e1e"
+HALO = withStroke(linewidth=2.5, foreground="white")  # keeps words readable where lines pass
 MOST = 24.0  # where the axis ends; a longer bar is cut and says how long it is
 LINE, HEADING, GAP = 0.19, 1.4, 0.25  # inches of a row; rows that a heading and the end of a case take
 ROWS_OF_A_COLUMN, COLUMN_WIDTH, SWEEP_HEIGHT = 80, 8.5, 4.2  # the latter two in inches
@@ -129,7 +131,8 @@ def _shares(axes: Axes, rows: list[Row], places: list[float], report: Report) ->
                 axes.plot([judged.limit] * 2, [y - 0.46, y + 0.46], color=INK, linewidth=2.2, solid_capstyle="butt")
                 missed |= judged.met is False
         color, weight = (MISSED, "bold") if missed else (INK, "normal")
-        axes.text(share + 0.02, y, f"{share:.2f}", va="center", fontsize=8, color=color, weight=weight)
+        label: dict[str, Any] = {"va": "center", "fontsize": 8, "color": color, "weight": weight}
+        axes.text(share + 0.02, y, f"{share:.2f}", path_effects=[HALO], zorder=6, **label)
     axes.axvline(1, color=INK, linewidth=1, zorder=3)
     axes.set_xlim(0, max([1.3, *((_main(row).share_of_bound or 0) * 1.25 for row in rows)]))
     axes.tick_params(axis="y", length=0, labelleft=False)
@@ -179,10 +182,10 @@ def _one(axes: Axes, y: float, row: Row, report: Report) -> None:
     if speedup > MOST / 1.3:
         label += " ▸" if speedup > MOST else ""
         end = min(speedup, MOST) / 1.04
-        axes.text(end, y, label, va="center", ha="right", fontsize=8, color="white", weight="bold", zorder=5)
+        axes.text(end, y, label, va="center", ha="right", fontsize=8, color="white", weight="bold", zorder=6)
         return
     axes.annotate(label, (max(ends) if faster else min(ends), y), (5 if faster else -5, 0), textcoords="offset points",
-                  va="center", ha="left" if faster else "right", fontsize=8, zorder=5,
+                  va="center", ha="left" if faster else "right", fontsize=8, zorder=6, path_effects=[HALO],
                   color=MISSED if missed else INK, weight="bold" if missed else "normal")  # fmt: skip
 
 

@@ -29,8 +29,8 @@ def sigmoid(x, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
     """The logistic function of float32 values; NaN stays NaN.
 
     Its division is rounded to nearest unless that is not wanted: a quick one may lean to one side, and the error of a
-    forget gate is added up over all steps of a sequence. One step of Newton's does that in a fraction of the time of
-    the division that is exact for all numbers.
+    forget gate is added up over all steps of a sequence. One step of Newton's does that without the branches
+    of a division that is exact for all numbers.
     """
     below = 1.0 + tl.exp(-x)
     value = 1.0 / below

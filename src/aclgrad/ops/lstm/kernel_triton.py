@@ -35,7 +35,7 @@ class LayersLaunch:
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
-        room = outs[HY].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
+        room = args[0].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
         if self.sizes is not None:
             at = self.sizes_at
             args = (*args[:at], self.sizes.view(room).copy_(args[at]), *args[at + 1 :])
