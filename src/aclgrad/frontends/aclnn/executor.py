@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from ...core import memory
-from ...core.binding import fingerprint
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from ...core.meta import Meta, meta_of
+from ...core.meta import Meta
 from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, Param, TensorList
@@ -32,12 +31,13 @@ SMALL_BYTES = 1 << 17
 
 
 Bound = tuple[AclTensor, Meta, torch.Tensor]
+Plain = tuple[Param, torch.Tensor, Meta]
 
 
 class Executor:
     """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
 
-    __slots__ = ("_as_planned", "_bound", "_live", "_plain", "args", "outs", "plan", "repeatable")
+    __slots__ = ("_bound", "_live", "_plain", "args", "outs", "plan", "repeatable")
 
     def __init__(self, plan: Plan, args: list[Any], outs: list[Any]) -> None:
         self.plan = plan
@@ -112,14 +112,17 @@ class Executor:
     def _operands(self) -> tuple[list[Any], list[Any]]:
         """The torch tensors to compute with: those found in phase one while they are what they were."""
         live = self._live
-        if live is not None and all(map(_unchanged, self._bound)) and fingerprint(self._plain) == self._as_planned:
-            return live
-        return self._bind()
+        if live is None or not all(map(_unchanged, self._bound)):
+            live = self._bind()
+        for param, tensor, meta in self._plain:
+            if tensor.shape != meta.shape or tensor.stride() != meta.strides or tensor.dtype != meta.dtype:
+                raise _described_anew(param, meta)
+        return live
 
     def _bind(self) -> tuple[list[Any], list[Any]]:
         plan, spec = self.plan, self.plan.call.spec
         bound: list[Bound] = []
-        plain: list[torch.Tensor] = []
+        plain: list[Plain] = []
         args = [
             _find(param, value, plan.call[param.name], bound, plain)
             for param, value in zip(spec.args, self.args, strict=True)
@@ -129,8 +132,7 @@ class Executor:
             for param, value, meta in zip(spec.outs, self.outs, plan.outs, strict=True)
         ]
         plan.refuse_aliases(args, outs)
-        self._bound, self._live = bound, (args, outs)
-        self._plain, self._as_planned = plain, fingerprint(plain)
+        self._bound, self._plain, self._live = bound, plain, (args, outs)
         return args, outs
 
 
@@ -191,14 +193,17 @@ def _unchanged(found: Bound) -> bool:
     return tensor.meta is meta and tensor.view is view
 
 
-def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[torch.Tensor]) -> Any:
-    """The torch tensors behind an operand; noted are aclTensors with what was found, and the tensors given as such."""
-    is_tensor = isinstance(value, torch.Tensor)
-    if (is_tensor or type(value) is AclTensor) and (meta_of(value) if is_tensor else value.meta) != meta:
-        raise InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
-    if is_tensor:
-        plain.append(value)
+def _described_anew(param: Param, meta: Meta) -> InvalidArgument:
+    return InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
+
+
+def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[Plain]) -> Any:
+    """The torch tensors behind an operand; noted are aclTensors with what was found, and what was given as tensors."""
+    if isinstance(value, torch.Tensor):
+        plain.append((param, value, meta))
     if type(value) is AclTensor:
+        if value.meta != meta:
+            raise _described_anew(param, meta)
         try:
             view = value.tensor()
         except AclgradError as fault:
