@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import aclgrad.nn
+from aclgrad.ops.lstm import autograd
 from aclgrad.testing.cases import Data
 
 T, N, INPUT, HIDDEN = 6, 3, 5, 7
@@ -146,12 +148,25 @@ def test_a_strided_input():
     torch.testing.assert_close(twin(module)(x.permute(2, 0, 1))[0], expected)
 
 
-@pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l1", "bias_ih_l0", "weight"])
+@pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l1", "bias_ih_l0", "weight", "_l0", "_l1"])
 def test_some_parameters_are_frozen(frozen):
     module = lstm(num_layers=2)
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(frozen not in name)
     assert_same_as_torch(module, sequences())
+
+
+def test_a_frozen_layer_below_all_others_has_no_backward_pass(monkeypatch):
+    module = twin(lstm(num_layers=3))
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_("_l0" not in name)
+    calls = []
+    real = autograd.spec.lstm_backward
+    counting = SimpleNamespace(lstm=autograd.spec.lstm, lstm_backward=lambda *args: calls.append(args) or real(*args))
+    monkeypatch.setattr(autograd, "spec", counting)
+    module(Data().normal(T, N, INPUT))[0].sum().backward()
+    assert len(calls) == 2
+    assert all((p.grad is None) == ("_l0" in name) for name, p in module.named_parameters())
 
 
 def test_everything_is_frozen_but_an_initial_state():

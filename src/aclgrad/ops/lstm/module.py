@@ -70,7 +70,7 @@ class LSTM(nn.RNNBase):
             require_states(hx, (chains, batch, self.hidden_size), "[D * num_layers, N, hidden_size]")
 
     def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
-        """In autocast's dtype where it is on. Dropout between layers takes the layers one by one."""
+        """In autocast's dtype where it is on; layer by layer if there is dropout between them or some are frozen."""
         weights = [getattr(self, name) for name in self._flat_weights_names]  # as they are now: they may be replaced
         require_no_tangents(x, *(hx or ()), *weights)
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
@@ -78,10 +78,16 @@ class LSTM(nn.RNNBase):
             require_dtype("input", x, weights[0].dtype, "weight_ih_l0")
         x, *params = lowered(lower, x, *weights)
         states = lowered(lower, *hx) if hx is not None else None
-        if self.dropout and self.training and self.num_layers > 1:
+        if self.num_layers > 1 and ((self.dropout and self.training) or self._some_layers_are_frozen(params)):
             return self._layer_by_layer(x, params, states, packing)
         sizes = None if packing is None else packing.batch_sizes
         return self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+
+    def _some_layers_are_frozen(self, params: list[Tensor]) -> bool:
+        """Whether weights of some layers want a gradient and of others none does: these need not be multiplied for."""
+        each = len(params) // self.num_layers
+        layers = [params[k : k + each] for k in range(0, len(params), each)]
+        return torch.is_grad_enabled() and len({any(p.requires_grad for p in layer) for layer in layers}) > 1
 
     def _layer_by_layer(
         self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None
@@ -93,7 +99,7 @@ class LSTM(nn.RNNBase):
         each = len(params) // self.num_layers
         finals = []
         for layer in range(self.num_layers):
-            if layer:
+            if layer and self.dropout and self.training:
                 x = self._dropped(x, packing)
             chains = slice(layer * directions, (layer + 1) * directions)
             states = None if hx is None else [state[chains] for state in hx]
