@@ -156,6 +156,16 @@ def test_some_parameters_are_frozen(frozen):
     assert_same_as_torch(module, sequences())
 
 
+@pytest.mark.parametrize("frozen", ["_l0", "_l1"])
+def test_packed_sequences_through_frozen_layers(frozen):
+    module = lstm(num_layers=3, bidirectional=True)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(frozen not in name)
+    data = Data()
+    packed = pack_sequence([data.normal(length, INPUT) for length in LENGTHS], enforce_sorted=False)
+    assert_same_as_torch(module, packed)
+
+
 def test_a_frozen_layer_below_all_others_has_no_backward_pass(monkeypatch):
     module = twin(lstm(num_layers=3))
     for name, parameter in module.named_parameters():

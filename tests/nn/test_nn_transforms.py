@@ -6,7 +6,9 @@ import pytest
 import torch
 from nn_helpers import assert_same_as_torch, twin
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import cross_entropy, linear
 
 import aclgrad
@@ -200,3 +202,75 @@ def test_several_processes_are_refused_and_not_converted(monkeypatch):
 @pytest.mark.skipif(not hasattr(nn, "LinearCrossEntropyLoss"), reason="younger than this torch")
 def test_the_head_shows_its_options_as_torchs_does():
     assert repr(aclgrad.nn.LinearCrossEntropyLoss(3, 4)) == repr(nn.LinearCrossEntropyLoss(3, 4))
+
+
+def test_both_biases_of_a_cell_get_a_gradient_of_their_own():
+    module = twin(nn.LSTMCell(2, 3))
+    first_bias, second_bias = torch.autograd.grad(module(torch.ones(4, 2))[0].sum(), [module.bias_ih, module.bias_hh])
+    assert first_bias.data_ptr() != second_bias.data_ptr()
+    assert torch.equal(first_bias, second_bias)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("ignored", [2**32 + 3, -(2**63), 3])
+def test_targets_are_not_ignored_for_their_last_bits(ignored, reduction):
+    x, weight = values(3, 4), values(5, 4)
+    short, long = (
+        aclgrad.nn.linear_cross_entropy(x, weight, TARGET.to(dtype), ignore_index=ignored, reduction=reduction)
+        for dtype in (torch.int32, torch.int64)
+    )
+    assert torch.equal(short, long)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("recorded", ["exported", "traced"])
+def test_a_recorded_head_gives_gradients_that_its_example_did_not_want(recorded):
+    module, x = aclgrad.nn.LinearCrossEntropyLoss(4, 5), values(3, 4)
+    if recorded == "exported":
+        again = torch.export.export(module, (x, TARGET)).module()
+    else:
+        again = torch.jit.trace(module, (x, TARGET), check_trace=False)
+    leaf = x.clone().requires_grad_()
+    again(leaf, TARGET).backward()
+    expected = x.clone().requires_grad_()
+    module.zero_grad()
+    module(expected, TARGET).backward()
+    torch.testing.assert_close(leaf.grad, expected.grad, rtol=0, atol=0)
+
+
+def test_a_head_in_training_is_exported_for_any_number_of_tokens():
+    module = aclgrad.nn.LinearCrossEntropyLoss(4, 5)
+    tokens = torch.export.Dim("tokens", min=2, max=64)
+    program = torch.export.export(module, (values(3, 4), TARGET), dynamic_shapes=({0: tokens}, {0: tokens}))
+    x, target = values(20, 4), torch.arange(20) % 5
+    torch.testing.assert_close(program.module()(x, target), module(x, target), rtol=0, atol=0)
+
+
+def test_what_watches_the_dispatcher_sees_every_operator():
+    module, x = twin(nn.LSTM(4, 5)), values(6, 3, 4)
+    graph = make_fx(lambda x: module(x)[0])(x)
+    torch.testing.assert_close(graph(2 * x), module(2 * x)[0], rtol=0, atol=0)
+
+    def slope(x):
+        return torch.autograd.grad(head(x.requires_grad_(), "none").sum(), x)[0]
+
+    x = values(3, 4)
+    torch.testing.assert_close(make_fx(slope)(x)(2 * x), slope(2 * x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_heads_of_tensors_without_data(reduction):
+    with FakeTensorMode():
+        x, weight = torch.empty(3, 4, requires_grad=True), torch.empty(5, 4)
+        target = torch.zeros(3, dtype=torch.int64)
+        aclgrad.nn.linear_cross_entropy(x, weight, target, reduction=reduction).sum().backward()
+        assert x.grad.shape == (3, 4)
+    x = torch.empty(3, 4, device="meta", requires_grad=True)
+    aclgrad.nn.linear_cross_entropy(
+        x, torch.empty(5, 4, device="meta"), TARGET.to("meta"), reduction=reduction
+    ).sum().backward()
+    assert x.grad.is_meta
+    weight = values(5, 4).requires_grad_()
+    zeros = torch._efficientzerotensor((3, 4))
+    aclgrad.nn.linear_cross_entropy(zeros, weight, TARGET, reduction=reduction).sum().backward()
+    assert bool((weight.grad == 0).all())

@@ -24,6 +24,8 @@ def is_plain(*tensors: torch.Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return False
+    if torch._C._len_torch_dispatch_stack():  # a mode that records what the dispatcher sees
+        return False
     return all(type(tensor) in (torch.Tensor, torch.nn.Parameter) and _is_memory(tensor) for tensor in tensors)
 
 

@@ -78,12 +78,10 @@ def meta_of(tensor: torch.Tensor) -> Meta:
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides, as torch gives them (an empty dimension counts as one)."""
-    strides = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
+    strides = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):  # the first size is never looked at, so that it may be unknown to a tracer
+        strides[d] = strides[d + 1] * max(shape[d + 1], 1)
+    return tuple(strides)
 
 
 def dtype_name(dtype: object) -> str:

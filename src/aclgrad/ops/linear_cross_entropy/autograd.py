@@ -31,13 +31,12 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
     if grad is None:
         return None, None, *nothing
     gradients, ctx.gradients = ctx.gradients, None
-    if gradients is None:  # used up by an earlier backward pass over a graph that was kept
-        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*ctx.saved_tensors, *ctx.attributes)
-    *_, wants_input_grad, wants_weight_grad = ctx.attributes
-    wanted = [
-        _scaled(gradient, grad) if wants else None
-        for gradient, wants in zip(gradients, (wants_input_grad, wants_weight_grad), strict=True)
-    ]
+    *attributes, made_input_grad, made_weight_grad = ctx.attributes
+    wants = ctx.needs_input_grad[:2]
+    missing = (wants[0] and not made_input_grad) or (wants[1] and not made_weight_grad)  # as a graph recorded it
+    if gradients is None or missing:  # used up by an earlier backward pass over a graph that was kept
+        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*ctx.saved_tensors, *attributes, *wants)
+    wanted = [_scaled(gradient, grad) if wanted else None for gradient, wanted in zip(gradients, wants, strict=True)]
     return *final(ONCE, wanted, *ctx.saved_tensors[:2], grad), *nothing
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_tensor
 from .autograd import PerToken
-from .training import REDUCTIONS, loss_and_gradients
+from .training import REDUCTIONS, counts, loss_and_gradients
 
 IGNORE_INDEX = -100  # torch's default
 
@@ -62,7 +62,7 @@ def linear_cross_entropy(
     losses: Tensor = PerToken.apply(rows.resolve_neg(), weight.resolve_neg(), targets, ignored)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses.view(target.shape)
-    return losses.sum() / (targets != ignored).sum() if reduction == "mean" else losses.sum()
+    return losses.sum() / counts(targets, ignored).sum() if reduction == "mean" else losses.sum()
 
 
 def _together(reduction: str, input: Tensor, weight: Tensor) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from ...core.autograd import is_plain
 from ...core.errors import InvalidArgument
 from ...core.plan import Operator
 from ...core.rules import dtype_of, rank, required, same_dtype, shape, shape_of, supported_dtypes
@@ -151,9 +152,10 @@ def forward(
     require_targets(target, rows, ignore_index)
     loss, _ = _run(cross_entropy_with_max_sum, backend, top, total, predicted, 0.0, None, None, None)
     missing = (target < 0) | (target >= rows)
-    loss = torch.where(target == ignore_index, 0.0, torch.where(missing, torch.nan, loss))
+    counted = counts(target, ignore_index)
+    loss = torch.where(counted, torch.where(missing, torch.nan, loss), 0.0)
     if reduction != "none":
-        loss = loss.sum() / _count(target, ignore_index) if reduction == "mean" else loss.sum()
+        loss = loss.sum() / counted.sum() if reduction == "mean" else loss.sum()
     return loss, State(top, total, mask, row)
 
 
@@ -171,14 +173,14 @@ def backward(
     backend: str | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """(input_grad, weight_grad) for the gradient of what `forward` returned; one that is not wanted is None."""
-    share = grad.to(state.logits_max.dtype)
+    share, counted = grad.to(state.logits_max.dtype), counts(target, ignore_index)
     if reduction == "mean":
-        share = share / _count(target, ignore_index)
-    share = torch.where(target == ignore_index, 0.0, share)
+        share = share / counted.sum()
+    share = torch.where(counted, share, 0.0)
     arguments = (
         share, input, weight, state.target_mask, state.masked_target, 0.0, state.logits_max, state.sum_exp_logits, None
     )  # fmt: skip
-    if torch.compiler.is_compiling():
+    if not is_plain(grad, input, weight):
         input_grad, weight_grad = _run(spec.linear_cross_entropy_backward, backend, *arguments)
         return input_grad if wants_input_grad else None, weight_grad if wants_weight_grad else None
     gradients = _backward[wants_input_grad, wants_weight_grad](*arguments, backend=backend)
@@ -192,15 +194,16 @@ def _run(operator: Operator, backend: str | None, *arguments: Any) -> Any:
     return operator(*arguments, backend=backend)
 
 
-def _count(target: Tensor, ignore_index: int) -> Tensor:
-    return (target != ignore_index).sum()
+def counts(target: Tensor, ignore_index: int) -> Tensor:
+    """Which tokens count. torch would cut `ignore_index` to the dtype of the targets."""
+    return target.long() != ignore_index
 
 
 def require_targets(target: Tensor, rows: int, ignore_index: int) -> None:
     """Every target is a row of the weight or ignored. On a device nobody waits to know: the loss is NaN."""
-    if target.device.type != "cpu" or torch.compiler.is_compiling():
+    if target.device.type != "cpu" or not is_plain(target):
         return
-    wrong = ((target != ignore_index) & ((target < 0) | (target >= rows))).nonzero()
+    wrong = (counts(target, ignore_index) & ((target < 0) | (target >= rows))).nonzero()
     if wrong.numel():
         token = int(wrong[0])
         expected = f"0 to {rows - 1} or ignore_index = {ignore_index}"

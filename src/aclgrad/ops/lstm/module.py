@@ -99,8 +99,8 @@ class LSTM(nn.RNNBase):
         each = len(params) // self.num_layers
         finals = []
         for layer in range(self.num_layers):
-            if layer and self.dropout and self.training:
-                x = self._dropped(x, packing)
+            if layer:
+                x = self._between(x, packing)
             chains = slice(layer * directions, (layer + 1) * directions)
             states = None if hx is None else [state[chains] for state in hx]
             weights, sizes = params[layer * each : (layer + 1) * each], None if packing is None else packing.batch_sizes
@@ -109,10 +109,12 @@ class LSTM(nn.RNNBase):
         hy, cy = (torch.cat(parts) for parts in zip(*finals, strict=True))
         return x.transpose(0, 1) if packing is None and self.batch_first else x, (hy, cy)
 
-    def _dropped(self, x: Tensor, packing: Packing | None) -> Tensor:
+    def _between(self, x: Tensor, packing: Packing | None) -> Tensor:
+        """A layer's output as the input of the next one: packed sequences lie in one dimension there."""
+        drops = self.dropout and self.training
         if packing is None:
-            return dropout(x, self.dropout)
-        return packing.padded(dropout(packing.packed(x), self.dropout))
+            return dropout(x, self.dropout) if drops else x
+        return packing.padded(dropout(packing.packed(x), self.dropout)) if drops else x.flatten(0, 1)
 
     def _operator(
         self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, layers: int, batch_first: bool

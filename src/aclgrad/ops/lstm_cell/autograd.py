@@ -31,7 +31,7 @@ def _lstm_cell(ctx: Any, grad_hy: Tensor | None, grad_cy: Tensor | None, grad_st
     if grad_storage is not None:
         direct = grad_storage * _slopes(storage)
         gates, bias = gates + direct, bias + direct.sum(0) if ctx.has_bias else bias
-    return gates, gates, grad_cx, *([bias, bias] if ctx.has_bias else [None, None])
+    return gates, gates, grad_cx, *([bias, bias.clone()] if ctx.has_bias else [None, None])
 
 
 def _slopes(storage: Tensor) -> Tensor:
