@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 import aclgrad
-from aclgrad.testing.cases import Cost, bytes_moved, tensors_in
+from aclgrad.core.memory import tensors_in
+from aclgrad.testing.cases import Cost, bytes_moved
 from aclgrad.testing.layouts import apply
 
 from .device import COLD, MIB, Device

@@ -40,7 +40,8 @@ def draw(report: Report, path: Path) -> None:
     """Write the picture."""
     rows = [row for row in report.rows if row.main and row.main.speedup]
     columns = _columns(rows)
-    tallest = LINE * max([_lines(column) for column in columns], default=0.0) + 1.6
+    lines, reach = max(map(_lines, columns)), _reach(rows, report)
+    tallest = LINE * lines + 1.6
     below = SWEEP_HEIGHT if report.sweeps else 0.0
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=(COLUMN_WIDTH * len(columns), tallest + below), layout="constrained")
@@ -49,9 +50,9 @@ def draw(report: Report, path: Path) -> None:
         for k, column in enumerate(columns):
             speedups = figure.add_subplot(pairs[2 * k])
             places = _speedups(speedups, column, report)
-            speedups.set_xlim(*_reach(rows, report))
+            speedups.set_xlim(*reach)
             _shares(figure.add_subplot(pairs[2 * k + 1], sharey=speedups), column, places, report)
-            speedups.set_ylim(max(map(_lines, columns)), 0)
+            speedups.set_ylim(lines, 0)
         if below:
             panels = halves[1].subgridspec(1, len(report.sweeps))
             for k, sweep in enumerate(report.sweeps):

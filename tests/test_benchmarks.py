@@ -27,9 +27,10 @@ from benchmarks.training import trainings
 from rich.console import Console
 
 from aclgrad.core import backends
+from aclgrad.core.memory import tensors_in
 from aclgrad.core.registry import lookup, operators
 from aclgrad.ops.lstm.reference import lstm
-from aclgrad.testing.cases import BENCH, SMOKE, Cost, suite, tensors_in
+from aclgrad.testing.cases import BENCH, SMOKE, Cost, suite
 from aclgrad.testing.verdicts import run as written
 
 DEVICE = Cpu()

@@ -1,9 +1,16 @@
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from aclnn_device import Device
+from matrix import OPERATORS
+from test_contract import NAMES
+
+from aclgrad.testing import program
 
 TOO_LARGE_TO_INTERPRET = ("many_rows", "several_threads")
 """Cases whose kernels take Triton's interpreter minutes; smaller ones go the same ways."""
@@ -23,3 +30,14 @@ def _not_for_triton(callspec) -> bool:
         return False
     interpreted = not torch.cuda.is_available()
     return params.get("dtype") == torch.float64 or (interpreted and str(params.get("case")) in TOO_LARGE_TO_INTERPRET)
+
+
+@pytest.fixture
+def running():
+    with program.program() as running:
+        yield running
+
+
+@pytest.fixture(params=OPERATORS, ids=NAMES)
+def device(request, running):
+    return Device(running, request.param)

@@ -5,9 +5,10 @@ import torch
 from matrix import DOCUMENTED, KERNELS, OPERATORS, cases, device_of, flat, matrix, same
 
 from aclgrad.core.errors import NoBackend
+from aclgrad.core.memory import tensors_in
 from aclgrad.core.plan import Operator
 from aclgrad.testing import poisoned_memory, verdicts
-from aclgrad.testing.cases import SMOKE, tensors_in
+from aclgrad.testing.cases import SMOKE
 from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
 from aclgrad.testing.verdicts import own, run
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from matrix import flat, matrix
 
+from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import F32
-from aclgrad.testing.cases import EDGE, SMOKE, tensors_in
+from aclgrad.testing.cases import EDGE, SMOKE
 from aclgrad.testing.poison import fill
 
 SMOKES = [param for param in matrix(SMOKE) if param.values[2] != torch.float64]

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import aclgrad
+from aclgrad.core.memory import tensors_in
 from aclgrad.core.registry import operators
-from aclgrad.testing.cases import Data, suite, tensors_in
+from aclgrad.testing.cases import Data, suite
 
 OPERATORS = list(operators())
 NAMED = {operator.spec.name: operator for operator in OPERATORS}

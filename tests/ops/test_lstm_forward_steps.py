@@ -6,10 +6,11 @@ import torch
 pytest.importorskip("triton")
 
 from aclgrad.core.backends import widen
+from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import BF16, F16, F32
 from aclgrad.ops.lstm import cases_lstm, reference, spec, triton_forward_recurrence
 from aclgrad.testing import assert_within_baseline
-from aclgrad.testing.cases import Case, tensors_in
+from aclgrad.testing.cases import Case
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -29,6 +29,17 @@ def workspace(size: int, device: torch.device) -> torch.Tensor | None:
     return torch.empty(size, dtype=torch.uint8, device=device) if size else None
 
 
+def tensors_in(values: Sequence[Any]) -> list[torch.Tensor]:
+    """All tensors among these values, lists flattened."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += tensors_in(value)
+    return found
+
+
 class Scratch:
     """Lays out named pieces in one workspace: sized in phase one, viewed in phase two."""
 

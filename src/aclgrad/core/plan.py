@@ -71,20 +71,14 @@ def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
 
 def _tell_autograd(written: Sequence[Any]) -> None:
     """Count what was written over, so that a gradient which still needs the old values is refused."""
-    for value in written:
-        for tensor in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
-                torch.autograd.graph.increment_version(tensor)
+    for tensor in memory.tensors_in(written):
+        if not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)
 
 
 def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
     """(first byte, one past the last) of every non-empty tensor among the values, whose spans are known in order."""
-    starts: list[int] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            starts.append(value.data_ptr())
-        elif isinstance(value, list | tuple):
-            starts += [item.data_ptr() for item in value if isinstance(item, torch.Tensor)]
+    starts = [tensor.data_ptr() for tensor in memory.tensors_in(values)]
     return [(start, start + span) for start, span in zip(starts, spans, strict=True) if span]
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import AclgradError
+from ..core.memory import tensors_in
 from ..core.spec import OpSpec
 from .layouts import apply
 
@@ -127,17 +128,6 @@ def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:
     """Whether the aclnn door takes the case in this dtype too."""
     main = spec.params[suite(spec).main]
     return dtype in getattr(main, "dtypes", ()) and PYTHON_ONLY not in case.tags
-
-
-def tensors_in(values: Sequence[Any]) -> list[Tensor]:
-    """All tensors among these values, lists flattened."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found += tensors_in(value)
-    return found
 
 
 def bytes_moved(args: Sequence[Any], outs: Sequence[Any]) -> int:

@@ -10,7 +10,7 @@ import torch
 
 from ...core import memory
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from ...core.meta import Meta
+from ...core.meta import Meta, meta_of
 from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, Param, TensorList
@@ -115,7 +115,7 @@ class Executor:
         if live is None or not all(map(_unchanged, self._bound)):
             live = self._bind()
         for param, tensor, meta in self._plain:
-            if tensor.shape != meta.shape or tensor.stride() != meta.strides or tensor.dtype != meta.dtype:
+            if meta_of(tensor) != meta:
                 raise _described_anew(param, meta)
         return live
 

@@ -17,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from ...core.backends import BACKENDS, widen
+from ...core.memory import tensors_in
 from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import operators
-from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, REAL, Case, is_documented, suite, tensors_in
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, REAL, Case, is_documented, suite
 from ...testing.layouts import apply
 from ...testing.program import run as run_program
 from ...testing.verdicts import own, verdicts

@@ -24,7 +24,8 @@ class Hardsigmoid(nn.Hardsigmoid):
         require_no_tangents(input)
         if not self.inplace:
             return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
-        if (torch.is_grad_enabled() and input.requires_grad) or input.is_neg():
-            return input.copy_(torch.ops.aclgrad.hardsigmoid(input.clone()))  # the gradient needs what is overwritten
+        needs_it = torch.is_grad_enabled() and input.requires_grad  # the gradient needs what was there
+        if needs_it or input.is_neg():  # what a negated view shows is nowhere in memory
+            return input.copy_(torch.ops.aclgrad.hardsigmoid(input.clone()))
         torch.ops.aclgrad.hardsigmoid_(input)
         return input

@@ -31,13 +31,13 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
     if grad is None:
         return None, None, *nothing
     gradients, ctx.gradients = ctx.gradients, None
-    *attributes, made_input_grad, made_weight_grad = ctx.attributes
+    attributes, made = ctx.attributes[:-2], ctx.attributes[-2:]
     wants = ctx.needs_input_grad[:2]
-    missing = (wants[0] and not made_input_grad) or (wants[1] and not made_weight_grad)  # as a graph recorded it
-    if gradients is None or missing:  # used up by an earlier backward pass over a graph that was kept
+    used_up = gradients is None  # by an earlier backward pass over a graph that was kept
+    if used_up or any(want and not there for want, there in zip(wants, made, strict=True)):  # as a graph recorded it
         _, *gradients = torch.ops.aclgrad.loss_and_gradients(*ctx.saved_tensors, *attributes, *wants)
-    wanted = [_scaled(gradient, grad) if wanted else None for gradient, wanted in zip(gradients, wants, strict=True)]
-    return *final(ONCE, wanted, *ctx.saved_tensors[:2], grad), *nothing
+    scaled = [_scaled(gradient, grad) if want else None for gradient, want in zip(gradients, wants, strict=True)]
+    return *final(ONCE, scaled, *ctx.saved_tensors[:2], grad), *nothing
 
 
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:

@@ -69,9 +69,8 @@ class SyncBatchNorm(nn.SyncBatchNorm):
             mean, invstd = torch.ops.aclgrad.batch_norm_gather_stats_with_counts(
                 input, mean, invstd, *(updated or (None, None)), 1.0 if cumulative else self.momentum, self.eps, counts
             )
-            if cumulative:
+            if cumulative and self.num_batches_tracked is not None:
                 for buffer, new in zip(running, updated, strict=True):
-                    assert self.num_batches_tracked is not None  # or nothing would be running
                     buffer.lerp_(new, self.num_batches_tracked.to(buffer.dtype).reciprocal())
         return mean, invstd, counts
 
