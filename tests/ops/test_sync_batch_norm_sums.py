@@ -51,6 +51,20 @@ def test_nor_does_it_where_many_small_groups_are_united(shape, dtype):
     torch.testing.assert_close(invstd.cpu().double(), expected, rtol=2e-7, atol=0)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(6, 4, 48), (40, 4, 16)], ids=str)
+def test_nor_does_it_where_values_lie_a_few_ulp_apart(shape):
+    """The mean of a group is then as coarse as its deviations; what it lacks is taken off their squares."""
+    pytest.importorskip("triton")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(6)
+    means = torch.tensor([4096.3, -5000.7, 20000.1, 1900.9], dtype=torch.float64)[:, None]
+    x = (torch.randn(shape, generator=generator, dtype=torch.float64) * 2e-3 + means).float()
+    _, invstd = aclgrad.batch_norm_stats(x.to(device), 1e-12, backend="triton")
+    _, expected = reference.batch_norm_stats(x.double(), 1e-12)
+    torch.testing.assert_close(invstd.cpu().double(), expected, rtol=2e-7, atol=0)
+
+
 @pytest.mark.parametrize("shape", [(4096, 3), (64, 5, 33, 17), (3, 70, 50, 20), (1, 2, 100_000)], ids=str)
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.float64], ids=str)
 def test_same_bits_for_every_layout_and_number_of_threads(shape, dtype):
