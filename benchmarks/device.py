@@ -129,7 +129,8 @@ class Cpu(Device):
 
     def peak(self, call: Callable[[], object]) -> int:
         """By torch's profiler, which sees every block of torch's allocator; libraries' own scratch escapes it."""
-        with _quiet_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        watching = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)  # all of one cycle
+        with _quiet_stderr(), watching as profiled:
             kept = call()
         events = [e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"]
         del kept  # its blocks stayed alive while the profiler was looking

@@ -68,7 +68,11 @@ def peak_bytes(model: nn.Module, text: Text) -> int:
     """What torch's allocator has handed out at the worst moment of a forward and backward pass."""
     batch = text.batch(torch.Generator().manual_seed(0), BATCH, STEPS)
     model(*batch).backward()  # what is kept for good is there before
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        profile_memory=True,
+        acc_events=True,  # there is one cycle; torch 2.11 warns without this
+    ) as seen:
         model(*batch).backward()
     model.zero_grad()
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -162,6 +162,7 @@ class Elemt(nn.Module):
 @pytest.mark.parametrize(
     "module", [nn.Hardsigmoid(), nn.LSTMCell(4, 6), Elemt(), nn.SyncBatchNorm(4).eval()], ids=lambda m: type(m).__name__
 )
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # torch's own loading, up to 2.11
 def test_export_and_run(module, tmp_path):
     ours = twin(module)
     batch = torch.export.Dim("batch", min=2, max=64)

@@ -15,8 +15,9 @@ from ...core.meta import dtype_name
 def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
     """The dtype that autocast runs products in on the tensor's device; None where it is off."""
     kind = tensor.device.type
-    known = torch.amp.is_autocast_available(kind)
-    return torch.get_autocast_dtype(kind) if known and torch.is_autocast_enabled(kind) else None
+    # Meta has no autocast. torch.amp.is_autocast_available would say so, but torch.compile up to 2.11 stops at it.
+    on = kind != "meta" and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if on else None
 
 
 def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
