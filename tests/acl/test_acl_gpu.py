@@ -135,12 +135,14 @@ def test_events_order_streams_and_tell_the_time(streams):
 
 
 def test_a_synchronous_copy_follows_the_null_stream_only(streams):
-    pointer, other = malloc(LARGE), malloc(64)
+    size = 1 << 20
+    pointer, other = malloc(size), malloc(64)
     keep_busy(streams[0])
     assert acl.rt.memset_async(other, 64, 1, 64, streams[0]) == 0
-    assert acl.rt.memset_async(pointer, LARGE, 7, LARGE, 0) == 0
-    assert download(pointer, LARGE) == b"\x07" * LARGE
-    assert acl.rt.stream_query(streams[0]) == (1, 0)
+    assert acl.rt.memset_async(pointer, size, 7, size, 0) == 0
+    copied, state = download(pointer, size), acl.rt.stream_query(streams[0])
+    assert state == (1, 0)
+    assert copied == b"\x07" * size
     assert acl.rt.synchronize_device() == 0
 
 

@@ -2,32 +2,14 @@
 
 import pytest
 import torch
+from gpu_calls import BACKWARD_SIZES as SIZES
+from gpu_calls import backward as problem
 from matrix import flat
 
 from aclgrad.core.backends import widen
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.ops.lstm import cases, reference, spec
+from aclgrad.ops.lstm import reference, spec
 from aclgrad.testing import assert_within_baseline
-from aclgrad.testing.cases import Case
-
-SIZES = {
-    "registers": (6, 64, 512),
-    "partial_sums": (9, 64, 1024),
-    "wide": (4, 256, 1024),
-    "wide_with_a_tail": (4, 150, 1024),
-    "a_launch_a_step": (4, 300, 1024),
-    "partial_sums_of_an_odd_size": (5, 64, 1000),
-    "from_memory": (4, 32, 2048),
-    "few_rows_of_many_units": (4, 4, 2048),
-    "odd": (7, 21, 100),
-    "one_past_a_tile": (5, 17, 129),
-    "one_row": (9, 1, 768),
-    "batch_larger_than_the_device": (3, 4099, 40),
-}
-
-
-def problem(T, N, H, dtype, **options):
-    return Case("gpu", cases._lstm(T, N, 24, H, **options), (dtype,)).build(dtype)
 
 
 def check(args):

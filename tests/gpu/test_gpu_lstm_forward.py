@@ -2,33 +2,14 @@
 
 import pytest
 import torch
+from gpu_calls import FORWARD_SIZES as SIZES
+from gpu_calls import forward as problem
 from matrix import flat
 
 from aclgrad.core.backends import widen
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.ops.lstm import cases_lstm, reference, spec
+from aclgrad.ops.lstm import reference, spec
 from aclgrad.testing import assert_within_baseline
-from aclgrad.testing.cases import Case
-
-SIZES = {
-    "registers": (6, 64, 512),
-    "shared_and_registers": (5, 64, 1024),
-    "registers_only_just": (7, 16, 768),
-    "many_rows": (4, 256, 1024),
-    "many_rows_with_a_tail": (4, 150, 1024),
-    "from_memory": (4, 32, 2048),
-    "few_units": (9, 20, 128),
-    "idle_units": (9, 9, 40),
-    "a_product_of_the_library": (3, 700, 1000),
-    "odd": (7, 21, 100),
-    "one_past_a_tile": (5, 17, 129),
-    "one_row": (9, 1, 768),
-    "batch_larger_than_the_device": (3, 4099, 40),
-}
-
-
-def problem(T, N, H, dtype, features=24, **options):
-    return Case("gpu", cases_lstm._lstm(T, N, features, H, **options), (dtype,)).build(dtype)
 
 
 def check(args):

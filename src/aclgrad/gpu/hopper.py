@@ -1,7 +1,4 @@
-"""What kernels written in Gluon for Hopper share: whether it can be used, and tensors for the bulk copy engine.
-
-Gluon is Triton's explicit sibling: shared memory, barriers and the roles of warps are the kernel's own business.
-"""
+"""What kernels written in Gluon for Hopper share: whether it can be used, and tensors for the bulk copy engine."""
 
 from __future__ import annotations
 
@@ -10,14 +7,13 @@ from functools import cache
 from typing import Any
 
 import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from .dialect import SPOKEN
 from .launch import INTERPRETING
 
-OLDEST = (3, 6)  # Triton whose Gluon these kernels are written for
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
@@ -35,8 +31,7 @@ def available(device: torch.device) -> bool:
     """Whether the device is a Hopper and Triton knows how to program it by Gluon."""
     if INTERPRETING or device.type != "cuda":
         return False
-    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
-    return version >= OLDEST and torch.cuda.get_device_capability(device) == (9, 0)
+    return SPOKEN and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 class Block:

@@ -24,8 +24,8 @@ ALIGNED = 16
 INTERPRETING = triton.knobs.runtime.interpret
 """Whether Triton functions run in Triton's interpreter (TRITON_INTERPRET=1, set before the first import)."""
 
-KNOWN_LAUNCHER = triton.__version__.startswith("3.6.") and torch.version.hip is None
-"""Whether `_launcher` knows the arguments of the function that Triton generates to launch a kernel."""
+VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+"""Triton's."""
 
 Grid = tuple[int, int, int]
 Number: TypeAlias = "float | tuple[float, ...]"
@@ -94,11 +94,9 @@ class Kernel:
 
     def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
         """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
-        with torch.cuda.device(self._device):
-            kernel = self._function.warmup(
-                *pointers, *self._numbers, grid=self._grid, **self._constants, **self._options
-            )
-            return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
+        arguments = (*pointers, *self._numbers)
+        kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
+        return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
     def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
         aligned = tuple([address % ALIGNED == 0 for address in addresses])
@@ -108,6 +106,18 @@ class Kernel:
             run = self._compiled([dtype if fits else Misaligned(dtype) for dtype, fits in pairs])
             self._misaligned[aligned] = run
         return run
+
+
+def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.device, **settings: Any) -> Any:
+    """A Triton function compiled for a device and loaded there; dtypes or stand-ins are given for tensors.
+
+    A product and a sum may become one instruction unless `enable_fp_fusion` is False. It is said, because Triton 3.9
+    warns that it will not always be so.
+    """
+    with torch.cuda.device(device):
+        kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
+        kernel.run  # noqa: B018  loads it
+    return kernel
 
 
 def _addresses(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:
@@ -137,20 +147,23 @@ def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[An
     """A function of addresses that launches a compiled kernel with these values behind them.
 
     Triton's own way calls a hook before and after, and asks the driver about every pointer. Where its innermost
-    function is known to take what follows, that is called.
+    function is known to take what follows, that is called, without hooks and scratch memory.
     """
     launcher = kernel.run
-    if not KNOWN_LAUNCHER or launcher.global_scratch_size or launcher.profile_scratch_size:
+    scratch = launcher.global_scratch_size or launcher.profile_scratch_size or getattr(launcher, "gsan_enabled", False)
+    if not (3, 6) <= VERSION <= (3, 9) or torch.version.hip is not None or scratch:
         run = kernel[grid]
         return lambda *addresses: run(*addresses, *values)
     launch, function, x, y, z, index = launcher.launch, kernel.function, *grid, device.index
     stream = triton.runtime.driver.active.get_current_stream
-    how = (launcher.launch_cooperative_grid, launcher.launch_pdl, None, None, kernel.packed_metadata, None, None, None)
-
-    def direct(*addresses: int) -> None:
-        launch(x, y, z, stream(index), function, *how, *addresses, *values)
-
-    return direct
+    ways, metadata = (launcher.launch_cooperative_grid, launcher.launch_pdl), (kernel.packed_metadata, None)
+    hooks, no_scratch = (None, None), (None, None)
+    if VERSION == (3, 6):
+        how = (*ways, *no_scratch, *metadata, *hooks)
+        return lambda *addresses: launch(x, y, z, stream(index), function, *how, *addresses, *values)
+    types = (launcher.arg_annotations, launcher.kernel_signature)
+    known = (*ways, *metadata, *hooks, *no_scratch, *types)
+    return lambda *addresses: launch(x, y, z, stream(index), function, *known, (*addresses, *values))
 
 
 class OnDevice:

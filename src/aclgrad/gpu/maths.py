@@ -41,6 +41,12 @@ def sigmoid(x, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def when(condition, mask):  # type: ignore[no-untyped-def]
+    """The mask if a scalar condition holds, else nothing. Triton 3.9's interpreter makes numbers of their `&`."""
+    return tl.where(condition, mask, False)
+
+
+@triton.jit
 def undefined_if_infinite(x):  # type: ignore[no-untyped-def]
     """NaN where x is infinite, x elsewhere: 0·x is a zero for a number and NaN for Inf and NaN."""
     return x + 0.0 * x

@@ -23,7 +23,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.runtime.jit import MockTensor
 
 from ...gpu import hopper
-from ...gpu.launch import multiprocessors
+from ...gpu.dialect import barrier, bulk_load, bulk_store
+from ...gpu.launch import compiled, multiprocessors
 from .triton_plan import ceil_div
 
 GROUP_ROWS = gl.constexpr(64)  # of a tile, for each warp group
@@ -82,13 +83,13 @@ def load(a, b, a_ring, b_ring, ready, free, M, N, K, STACKED: gl.constexpr):  # 
             for group in gl.static_range(2):
                 start = row * ROWS + group * GROUP_ROWS
                 if STACKED:
-                    tma.async_copy_global_to_shared(a, [k, start], full, a_ring.index(at * 2 + group))
+                    bulk_load(a, [k, start], full, a_ring.index(at * 2 + group))
                 else:
-                    tma.async_copy_global_to_shared(a, [start, k], full, a_ring.index(at * 2 + group))
+                    bulk_load(a, [start, k], full, a_ring.index(at * 2 + group))
             if STACKED:
-                tma.async_copy_global_to_shared(b, [k, column * COLUMNS], full, b_ring.index(at))
+                bulk_load(b, [k, column * COLUMNS], full, b_ring.index(at))
             else:
-                tma.async_copy_global_to_shared(b, [column * COLUMNS, k], full, b_ring.index(at))
+                bulk_load(b, [column * COLUMNS, k], full, b_ring.index(at))
             step += 1
 
 
@@ -128,11 +129,11 @@ def store(GROUP: gl.constexpr, out, buffers, values, row, column, INDEX: gl.cons
     """Round a piece and have it copied to `out` while the next one is computed."""
     buffer = buffers.index(GROUP * 2 + INDEX % 2)
     tma.store_wait(1)
-    gl.thread_barrier()
+    barrier()
     buffer.store(values.to(out.dtype))
     fence_async_shared()
-    gl.thread_barrier()
-    tma.async_copy_shared_to_global(out, [row, column + INDEX * PIECE], buffer)
+    barrier()
+    bulk_store(out, [row, column + INDEX * PIECE], buffer)
 
 
 def resident(
@@ -146,7 +147,6 @@ def resident(
     tiles = ceil_div(rows, ROWS.value) * ceil_div(columns, COLUMNS.value)
     grid = (min(multiprocessors(device), tiles), 1, 1)
     stand_ins = [block(MockTensor(dtype)) for block in matrices]
-    with torch.cuda.device(device):
-        kernel = function.warmup(*stand_ins, *others, grid=grid, num_warps=4, maxnreg=REGISTERS)
-        launch: Callable[..., None] = kernel[grid]
-        return launch
+    kernel = compiled(function, (*stand_ins, *others), grid, device, num_warps=4, maxnreg=REGISTERS)
+    launch: Callable[..., None] = kernel[grid]
+    return launch

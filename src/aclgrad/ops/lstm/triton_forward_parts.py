@@ -17,6 +17,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from ...gpu import maths
+from ...gpu.dialect import async_load, barrier
 from .._shared import lstm_gates_triton
 from . import triton_forward_step, triton_products
 from .triton_team_parts import CHUNK, IN_REGISTERS, IN_SHARED, replaced, resident_weights, within
@@ -164,7 +165,7 @@ def wide_product(h, plane, n0, N, weights, stages, H: gl.constexpr, GATES: gl.co
     for first in gl.static_range(AHEAD):
         if first < PARTS * COUNT:
             at = source + first % COUNT * CHUNK + first // COUNT * plane
-            async_copy.async_copy_global_to_shared(stages.index(first), at, mask=n < N)
+            async_load(stages.index(first), at, mask=n < N)
         async_copy.commit_group()
     total = gl.zeros([GATES, ROWS], gl.float32, mma)
     for piece in range(0, PARTS * COUNT, PIECE):
@@ -172,18 +173,18 @@ def wide_product(h, plane, n0, N, weights, stages, H: gl.constexpr, GATES: gl.co
         for chunk in range(piece, min(piece + PIECE, PARTS * COUNT)):
             async_copy.wait_group(AHEAD - 1)
             fence_async_shared()
-            gl.thread_barrier()
+            barrier()
             later = chunk + AHEAD
             if later < PARTS * COUNT:
                 there = source + later % COUNT * CHUNK + later // COUNT * plane
-                async_copy.async_copy_global_to_shared(stages.index(later % STAGES), there, mask=n < N)
+                async_load(stages.index(later % STAGES), there, mask=n < N)
             async_copy.commit_group()
             arrived = stages.index(chunk % STAGES).permute((1, 0))
             fresh = warpgroup_mma(weights.index(chunk % COUNT), arrived, fresh, is_async=True)
             fresh = warpgroup_mma_wait(1, deps=[fresh])
         total += warpgroup_mma_wait(0, deps=[fresh])
     async_copy.wait_group(0)
-    gl.thread_barrier()
+    barrier()
     return total
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton.language as tl
 
 from ...gpu.launch import jit
-from ...gpu.maths import tanh
+from ...gpu.maths import tanh, when
 from .._shared.lstm_gates_triton import next_state
 from .triton_products import unscaled
 
@@ -150,7 +150,7 @@ def advance(  # type: ignore[no-untyped-def]
             p_i, p_f, p_g, p_o = p_i * scale, p_f * scale, p_g * scale, p_o * scale
         a_i, a_f, a_g, a_o = a_i + p_i, a_f + p_f, a_g + p_g, a_o + p_o
     if opening is not None:
-        first = mine & (s == 0)
+        first = when(s == 0, mine)
         if sizes is not None:
             first = mine & ~begun
         p_i, p_f, p_g, p_o = load_four(opening + reverse.to(tl.int64) * N * (4 * H) + n * (4 * H) + u, first, H)
@@ -192,6 +192,6 @@ def advance(  # type: ignore[no-untyped-def]
     put(c0, at, c, mine)
     put(tanhc0, at, tanhc, mine)
     put(output, t * output_of[0] + n * output_of[1] + reverse * output_of[2] + u * output_of[3], y, mine)
-    last = mine & (s == T - 1)
+    last = when(s == T - 1, mine)
     put(hy, reverse * hy_of[0] + n * hy_of[1] + u * hy_of[2], h, last)
     put(cy, reverse * cy_of[0] + n * cy_of[1] + u * cy_of[2], c, last)

@@ -18,14 +18,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 from triton.runtime.jit import MockTensor
 
 from ...gpu import hopper
-from ...gpu.launch import multiprocessors
+from ...gpu.dialect import bulk_load
+from ...gpu.launch import compiled, multiprocessors
 
 GROUP_ROWS = gl.constexpr(64)  # of a tile, for each warp group
 ROWS = gl.constexpr(128)
@@ -67,13 +67,13 @@ def _load(  # type: ignore[no-untyped-def]
             for group in gl.static_range(2):
                 start = row * ROWS + group * GROUP_ROWS
                 if STACKED:
-                    tma.async_copy_global_to_shared(a_high, [k, start], full, a_ring.index(at * 4 + group))
-                    tma.async_copy_global_to_shared(a_low, [k, start], full, a_ring.index(at * 4 + 2 + group))
+                    bulk_load(a_high, [k, start], full, a_ring.index(at * 4 + group))
+                    bulk_load(a_low, [k, start], full, a_ring.index(at * 4 + 2 + group))
                 else:
-                    tma.async_copy_global_to_shared(a_high, [start, k], full, a_ring.index(at * 4 + group))
-                    tma.async_copy_global_to_shared(a_low, [start, k], full, a_ring.index(at * 4 + 2 + group))
-            tma.async_copy_global_to_shared(b_high, [k, column * COLUMNS], full, b_ring.index(at * 2))
-            tma.async_copy_global_to_shared(b_low, [k, column * COLUMNS], full, b_ring.index(at * 2 + 1))
+                    bulk_load(a_high, [start, k], full, a_ring.index(at * 4 + group))
+                    bulk_load(a_low, [start, k], full, a_ring.index(at * 4 + 2 + group))
+            bulk_load(b_high, [k, column * COLUMNS], full, b_ring.index(at * 2))
+            bulk_load(b_low, [k, column * COLUMNS], full, b_ring.index(at * 2 + 1))
             step += 1
 
 
@@ -162,11 +162,9 @@ class HalvesProduct:
         self._numbers = (m, n, k, share, tiles * shares, depth, stacked)
         grid = (min(multiprocessors(device), tiles * shares), 1, 1)
         stand_ins = [block(MockTensor(half)) for block in (self._a, self._a, self._b, self._b)]
-        with torch.cuda.device(device):
-            kernel = multiply_halves.warmup(
-                *stand_ins, torch.float32, *self._numbers, grid=grid, num_warps=4, maxnreg=REGISTERS
-            )
-            self._run: Any = kernel[grid]
+        arguments = (*stand_ins, torch.float32, *self._numbers)
+        kernel = compiled(multiply_halves, arguments, grid, device, num_warps=4, maxnreg=REGISTERS)
+        self._run: Any = kernel[grid]
 
     def __call__(self, out: torch.Tensor, a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> None:
         """Write the shares of a · b, of the high and low half of either, as they lie in memory."""

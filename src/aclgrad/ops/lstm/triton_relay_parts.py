@@ -13,6 +13,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from ...gpu.dialect import async_load, barrier
 from . import triton_products
 from .triton_team_parts import fetch
 
@@ -41,9 +42,9 @@ def resident_halves(source, u0, H: gl.constexpr, COUNT: gl.constexpr, CHUNK: gl.
 @gluon.jit
 def ask_for(high, low, at, from_high, from_low, exists, PRECISE: gl.constexpr):
     """Have a chunk of the depth of both halves copied into shared memory."""
-    async_copy.async_copy_global_to_shared(high.index(at), from_high, mask=exists)
+    async_load(high.index(at), from_high, mask=exists)
     if PRECISE:
-        async_copy.async_copy_global_to_shared(low.index(at), from_low, mask=exists)
+        async_load(low.index(at), from_low, mask=exists)
     async_copy.commit_group()
 
 
@@ -68,7 +69,7 @@ def product_of_halves(from_high, from_low, row_of, count, w_high, w_low, high, l
     for chunk in range(COUNT):
         async_copy.wait_group(STAGES - 2)
         fence_async_shared()
-        gl.thread_barrier()
+        barrier()
         later = chunk + STAGES - 1
         wanted = exists & (later < COUNT)
         ask_for(high, low, later % STAGES, from_high + later * CHUNK, from_low + later * CHUNK, wanted, PRECISE)
@@ -84,7 +85,7 @@ def product_of_halves(from_high, from_low, row_of, count, w_high, w_low, high, l
             total = warpgroup_mma(w_high.index(chunk), arrived, total, is_async=True)
             total = warpgroup_mma_wait(0, deps=[total])
     async_copy.wait_group(0)
-    gl.thread_barrier()
+    barrier()
     return total
 
 

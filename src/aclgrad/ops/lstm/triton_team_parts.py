@@ -16,6 +16,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from ...gpu.dialect import async_load, barrier
 from .._shared import lstm_gates_triton
 
 gate_gradients = gluon.jit(lstm_gates_triton.gate_gradients.fn)
@@ -54,7 +55,7 @@ def multiply(w, d, total, PRECISE: gl.constexpr):
 @gluon.jit
 def arrive(counter):
     """Tell the others that what this program has written is there."""
-    gl.thread_barrier()
+    barrier()
     gl.atomic_add(counter, 1, sem="release")
 
 
@@ -192,22 +193,22 @@ def wide_product(now, n0, N, row_of, k0, weights, stages, UNITS: gl.constexpr, R
     source = now + n * row_of + k
     for chunk in gl.static_range(STAGES - 1):
         if chunk < COUNT:
-            async_copy.async_copy_global_to_shared(stages.index(chunk), source + chunk * CHUNK, mask=n < N)
+            async_load(stages.index(chunk), source + chunk * CHUNK, mask=n < N)
         async_copy.commit_group()
     total = gl.zeros([UNITS, ROWS], gl.float32, mma)
     for chunk in range(COUNT):
         async_copy.wait_group(STAGES - 2)
         fence_async_shared()
-        gl.thread_barrier()
+        barrier()
         later = chunk + STAGES - 1
         if later < COUNT:
-            async_copy.async_copy_global_to_shared(stages.index(later % STAGES), source + later * CHUNK, mask=n < N)
+            async_load(stages.index(later % STAGES), source + later * CHUNK, mask=n < N)
         async_copy.commit_group()
         arrived = stages.index(chunk % STAGES).permute((1, 0))
         total = warpgroup_mma(weights.index(chunk), arrived, total, is_async=True)
         total = warpgroup_mma_wait(0, deps=[total])
     async_copy.wait_group(0)
-    gl.thread_barrier()
+    barrier()
     return total
 
 

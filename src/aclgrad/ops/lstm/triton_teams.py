@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import triton
 
+from ...gpu.dialect import SPOKEN
 from ...gpu.launch import multiprocessors
 from .spec import LstmDims
 
@@ -88,9 +89,9 @@ class Limits:
 
     @staticmethod
     def of(device: torch.device) -> Limits | None:
-        """Of a device; None if its matrix units are too old for teams."""
+        """Of a device; None if its matrix units, or Triton's Gluon, are not made for teams."""
         properties = torch.cuda.get_device_properties(device)
-        if properties.major < 8:
+        if properties.major < 8 or not SPOKEN:
             return None
         shared = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
         return Limits(multiprocessors(device), shared - RESERVED, properties.major == 9)

@@ -11,6 +11,7 @@ import triton.language as tl
 
 from ...core.spec import Call
 from ...gpu.launch import Kernel, jit
+from ...gpu.maths import when
 
 PROCESSES, CHANNELS = 32, 16  # that a program takes at a time
 
@@ -70,8 +71,8 @@ def _gather(  # type: ignore[no-untyped-def]
     _store(mean_all + channel * strides[0], tl.where(known, centre, 0.0), exists)
     _store(invstd_all + channel * strides[1], tl.where(known, 1.0 / tl.sqrt(squares / n + eps), float("nan")), exists)
     if running_mean is not None:
-        _move(running_mean, channel * strides[2], exists & known, centre, momentum)
-        _move(running_var, channel * strides[3], exists & known, squares / (n - 1.0), momentum)
+        _move(running_mean, channel * strides[2], when(known, exists), centre, momentum)
+        _move(running_var, channel * strides[3], when(known, exists), squares / (n - 1.0), momentum)
 
 
 class BatchNormGatherStatsWithCounts:

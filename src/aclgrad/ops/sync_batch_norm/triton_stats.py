@@ -12,6 +12,7 @@ from ...core.memory import Scratch
 from ...core.spec import Call
 from ...gpu.addresses import placed
 from ...gpu.launch import Kernel, jit, overlaps
+from ...gpu.maths import when
 from ...gpu.strided import offsets
 from . import triton_sums
 from .triton_sums import Matrix, block_of, grouped, keep, kept, spread, strip_of
@@ -84,7 +85,7 @@ def _unite(  # type: ignore[no-untyped-def]
         tl.extra.cuda.gdc_wait()
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     exists = channel < channels
-    near = tl.load(means + channel * parts, exists & (blocks > 0), 0.0)
+    near = tl.load(means + channel * parts, when(blocks > 0, exists), 0.0)
     near = tl.where(near - near == 0.0, near, 0.0)
     sums = tl.zeros([LINES, CHANNELS], tl.float64)
     sums_of_squares = tl.zeros([LINES, CHANNELS], tl.float64)
