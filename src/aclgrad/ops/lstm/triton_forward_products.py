@@ -22,7 +22,7 @@ DEEP = 256
 
 FINE, FINE_PIECE = 512, 64
 """Depth below which sums of halves begin anew more often, since a float32 sum loses little there, too; how many terms
-the library then sums."""
+the library sums below it and at it."""
 
 ALIGN = 8
 """Elements to which rows of halves are aligned, for the kernel that multiplies them in one launch."""
@@ -54,7 +54,7 @@ class Products:
                 (rows, width, depth), (_aligned(depth), _aligned(width)), stacked=False, shares=1, device=self._device,
                 fine=fine,
             )  # fmt: skip
-        return DeepProduct(left, right, (depth, width), halves, FINE_PIECE if fine else DEEP)
+        return DeepProduct(left, right, (depth, width), halves, FINE_PIECE if depth <= FINE else DEEP)
 
     def _room(self, side: str, count: int, width: int, row: int) -> Parts:
         key = (side, count, width, row)

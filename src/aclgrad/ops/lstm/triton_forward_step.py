@@ -12,10 +12,10 @@ import triton.language as tl
 from ...gpu.launch import jit
 from ...gpu.maths import tanh, when
 from .._shared.lstm_gates_triton import next_state
-from .triton_products import unscaled
+from .triton_products import STEP_PIECE, unscaled
 
 HIDDEN_SCALE = tl.constexpr(16384.0)  # |h| ≤ 1, and float16 reaches to 65504
-PIECE = tl.constexpr(512)  # terms that are summed before a sum begins anew; see `triton_products`
+PIECE = tl.constexpr(512)  # terms of half precision that are summed before a sum begins anew
 
 
 @jit
@@ -55,9 +55,10 @@ def multiply_hidden(  # type: ignore[no-untyped-def]
     w_row = ((column % 4) * H + unit).to(tl.int64) * H
     total = tl.zeros([ROWS, 4 * UNITS], tl.float32)
     cross = tl.zeros([ROWS, 4 * UNITS], tl.float32)
-    for piece in range(0, H, PIECE):
+    length: tl.constexpr = PIECE if w_low is None else STEP_PIECE
+    for piece in range(0, H, length):
         fresh = tl.zeros([ROWS, 4 * UNITS], tl.float32)
-        for k0 in range(piece, min(H, piece + PIECE), DEEP):
+        for k0 in range(piece, min(H, piece + length), DEEP):
             k = k0 + tl.arange(0, DEEP)[None, :]
             inside, there = (n < N) & (k < H), (unit < H) & (k < H)
             d = tl.load(h + n * WIDTH + k, mask=inside, other=0.0)

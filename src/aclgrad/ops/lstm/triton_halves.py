@@ -17,7 +17,7 @@ from ...core.memory import Scratch
 from ...gpu.addresses import placed
 from ...gpu.launch import Kernel
 from .spec import LstmDims
-from .triton_products import BLOCK_COLUMNS, BLOCK_ROWS, PIECE, find_peak, split
+from .triton_products import BLOCK_COLUMNS, BLOCK_ROWS, find_peak, split
 
 TERMS = 3
 """Products of halves that a product in float32 is made of."""
@@ -25,7 +25,9 @@ TERMS = 3
 MOST_UNITS = 4096
 """Hidden units that a program can have at once."""
 
-MOST_PIECES = 32
+PIECE, LONGEST, MOST_PIECES = 256, 512, 32
+"""Terms of a piece if possible, and at most; pieces there may be. What a step's sums lose, all later steps inherit."""
+
 ALIGN = 8
 """Elements to which pieces are aligned."""
 
@@ -35,10 +37,9 @@ Product = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 def pieces(depth: int) -> int | None:
     """Into how many pieces of equal, aligned length the depth is cut; None if there is no good number."""
-    for count in range(max(1, triton.cdiv(depth, PIECE)), MOST_PIECES + 1):
-        if depth % (count * ALIGN) == 0:
-            return count
-    return None
+    counts = range(max(1, triton.cdiv(depth, LONGEST)), MOST_PIECES + 1)
+    good = [count for count in counts if depth % (count * ALIGN) == 0]
+    return next((count for count in good if count * PIECE >= depth), good[-1] if good else None)
 
 
 class Weights:

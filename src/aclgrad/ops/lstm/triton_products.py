@@ -29,6 +29,9 @@ BLOCK_ROWS, BLOCK_COLUMNS = 8, 256
 PIECE = 512
 """Terms that a matrix unit may sum before the error is more than that of a float32 sum."""
 
+STEP_PIECE = tl.constexpr(128)
+"""The same where a step of a recurrence is computed, whose errors all later steps inherit."""
+
 TILE, OWN_TILE = (128, 256), (128, 128)
 """Rows and columns of a product that a multiprocessor makes at a time, of the library's and of our own."""
 

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from ...gpu.launch import jit
 from .._shared.lstm_gates_triton import gate_gradients
-from .triton_products import LEAST_PEAK, magnitude, scaled, unscaled
+from .triton_products import LEAST_PEAK, STEP_PIECE, magnitude, scaled, unscaled
 
 
 @jit
@@ -64,14 +64,16 @@ def advance(  # type: ignore[no-untyped-def]
                 row_peaks = peaks + ((s + 1) % 2 * tl.num_programs(2) + reverse) * N + n
                 gradient = unscaled(unscaled(gradient, tl.load(row_peaks, mask=n < N, other=LEAST_PEAK)), tl.load(peak))
         else:
-            for k0 in range(0, 4 * H, DEEP):
-                k = k0 + tl.arange(0, DEEP)[None, :]
-                own = delta + later * delta_of[0] + n * delta_of[1] + k
-                d = tl.load(own, mask=(n < N) & (k < 4 * H), other=0.0)
-                w = tl.load(weights + units[:, None] * (4 * H) + k, mask=(units < H)[:, None] & (k < 4 * H), other=0.0)
-                if INTERPRETED:
-                    d, w = d.to(tl.float32), w.to(tl.float32)
-                gradient = tl.dot(d, w.T, gradient, input_precision="tf32x3" if PRECISE else "tf32")
+            for piece in range(0, 4 * H, STEP_PIECE):
+                fresh = tl.zeros([ROWS, UNITS], tl.float32)
+                for k0 in range(piece, min(4 * H, piece + STEP_PIECE), DEEP):
+                    k = k0 + tl.arange(0, DEEP)[None, :]
+                    d = tl.load(delta + later * delta_of[0] + n * delta_of[1] + k, (n < N) & (k < 4 * H), 0.0)
+                    w = tl.load(weights + units[:, None] * (4 * H) + k, (units < H)[:, None] & (k < 4 * H), 0.0)
+                    if INTERPRETED:
+                        d, w = d.to(tl.float32), w.to(tl.float32)
+                    fresh = tl.dot(d, w.T, fresh, input_precision="tf32x3" if PRECISE else "tf32")
+                gradient += fresh
         if sizes is not None:
             gradient = tl.where(tl.load(sizes + later) > n, gradient, tl.load(carried, mask=mine, other=0.0))
         cell = tl.load(carried_c, mask=mine, other=0.0)
