@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget
 
 from aclgrad.core.meta import Meta, meta_of
 
-SHARED = {80: 166_912, 86: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
+SHARED = {75: 65_536, 80: 166_912, 86: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
 """Bytes of shared memory that a program may have, by compute capability."""
 
 DEVICE = torch.device("cuda", 0)

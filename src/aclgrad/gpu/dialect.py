@@ -1,18 +1,14 @@
 """Gluon as the installed Triton speaks it.
 
 Gluon is Triton's explicit sibling: shared memory, barriers and the roles of warps are the kernel's own business. It is
-young, and versions of Triton change its names. Kernels take those that changed from here.
+young, and versions of Triton change its names. Kernels take those that changed from here. Where the installed Triton is
+not a known one (`launch.KNOWN`), this module must not be imported: plain Triton kernels do the work.
 """
 
 from __future__ import annotations
 
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import async_copy, tma
-
-from .launch import VERSION
-
-SPOKEN = (3, 6) <= VERSION <= (3, 9)
-"""Whether our kernels are known to be the installed Triton's Gluon; where they are not, plain Triton kernels do."""
 
 barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # since 3.7
 """Wait for all threads of the program, or of a role."""

@@ -1,18 +1,14 @@
-"""What kernels written in Gluon for Hopper share: whether it can be used, and tensors for the bulk copy engine."""
+"""What kernels written in Gluon for Hopper share: how they are declared, and tensors for the bulk copy engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-from .dialect import SPOKEN
-from .launch import INTERPRETING
 
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
@@ -24,14 +20,6 @@ def jit(*unspecialised: str) -> Callable[[Callable[..., Any]], Any]:
         return gluon.jit(function, do_not_specialize=list(unspecialised))
 
     return decorate
-
-
-@cache
-def available(device: torch.device) -> bool:
-    """Whether the device is a Hopper and Triton knows how to program it by Gluon."""
-    if INTERPRETING or device.type != "cuda":
-        return False
-    return SPOKEN and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 class Block:

@@ -25,7 +25,8 @@ INTERPRETING = triton.knobs.runtime.interpret
 """Whether Triton functions run in Triton's interpreter (TRITON_INTERPRET=1, set before the first import)."""
 
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
-"""Triton's."""
+KNOWN = (3, 6) <= VERSION <= (3, 9)
+"""Whether the installed Triton is one whose Gluon our kernels speak, and whose innermost launcher `_launcher` calls."""
 
 Grid = tuple[int, int, int]
 Number: TypeAlias = "float | tuple[float, ...]"
@@ -151,7 +152,7 @@ def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[An
     """
     launcher = kernel.run
     scratch = launcher.global_scratch_size or launcher.profile_scratch_size or getattr(launcher, "gsan_enabled", False)
-    if not (3, 6) <= VERSION <= (3, 9) or torch.version.hip is not None or scratch:
+    if not KNOWN or torch.version.hip is not None or scratch:
         run = kernel[grid]
         return lambda *addresses: run(*addresses, *values)
     launch, function, x, y, z, index = launcher.launch, kernel.function, *grid, device.index
@@ -191,6 +192,20 @@ def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 4
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@cache
+def runs_gluon(device: torch.device) -> bool:
+    """Whether kernels in Gluon run on the device, those at least that are made for any GPU since Ampere."""
+    if INTERPRETING or not KNOWN or device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@cache
+def is_hopper(device: torch.device) -> bool:
+    """Whether kernels in Gluon that are made for Hopper run on the device."""
+    return runs_gluon(device) and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 @cache

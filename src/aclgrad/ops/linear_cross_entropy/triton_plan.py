@@ -8,7 +8,7 @@ import torch
 
 from ...core.meta import Meta
 from ...core.spec import F32, Call
-from ...gpu.launch import ALIGNED, multiprocessors
+from ...gpu.launch import ALIGNED, is_hopper, multiprocessors
 from .spec import LinearDims
 
 MIB = 1 << 20
@@ -108,11 +108,7 @@ def aligned(*tensors: torch.Tensor) -> bool:
 
 def on_hopper(dtype: torch.dtype, device: torch.device) -> bool:
     """Whether half-precision products of our own can be had, beside the library's."""
-    try:
-        from ...gpu import hopper
-    except ImportError:  # a Triton without Gluon
-        return False
-    return dtype != F32 and hopper.available(device)
+    return dtype != F32 and is_hopper(device)
 
 
 def ceil_div(a: int, b: int) -> int:

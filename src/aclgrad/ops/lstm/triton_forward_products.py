@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...core.memory import Piece, Scratch
+from ...gpu.launch import is_hopper
 from ...gpu.products import multiply
-from .triton_products import Operand, Parts, large, own_products
+from .triton_products import Operand, Parts, large
 
 if TYPE_CHECKING:
     from .triton_matrix import HalvesProduct
@@ -34,7 +35,7 @@ class Products:
     def __init__(self, scratch: Scratch, device: torch.device, dtype: torch.dtype) -> None:
         self._scratch, self._device = scratch, device
         self._single = dtype == torch.float32
-        self._own = self._single and own_products(device)
+        self._own = self._single and is_hopper(device)
         self._parts: dict[tuple[str, int, int, int], Parts] = {}
 
     def of(self, rows: int, width: int, depth: int, row: int) -> DeepProduct | None:

@@ -201,15 +201,6 @@ def _cut_rows(matrix: torch.Tensor, count: int, height: int) -> torch.Tensor:
     return matrix[: count * height].view(count, height, matrix.shape[1])
 
 
-def own_products(device: torch.device) -> bool:
-    """Whether products in parts are made by a kernel of our own, `triton_matrix`."""
-    try:
-        from ...gpu import hopper
-    except ImportError:  # a Triton without Gluon
-        return False
-    return hopper.available(device)
-
-
 def shares_of(rows: int, width: int, depth: int, device: torch.device, *, own: bool) -> int:
     """Into how many shares the depth of a product in parts is best cut, so that all of the device has work."""
     tile, overhead = (OWN_TILE, OWN_OVERHEAD) if own else (TILE, OVERHEAD)

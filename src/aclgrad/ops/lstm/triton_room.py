@@ -8,9 +8,9 @@ import torch
 
 from ...core.memory import Piece, Scratch
 from ...core.spec import Call
-from ...gpu.launch import INTERPRETING
+from ...gpu.launch import INTERPRETING, is_hopper
 from .spec import LstmDims
-from .triton_products import Parts, large, own_products, shares_of
+from .triton_products import Parts, large, shares_of
 
 if TYPE_CHECKING:
     from .triton_matrix import HalvesProduct
@@ -33,7 +33,7 @@ class Room:
         self.inputs = scratch.tensor((rows, self.width), self.dtype)
         self.split = self.dtype == torch.float32 and not INTERPRETING and large(rows, gates, dims.H)
         widths = {dims.H + dims.layer_input(k) for k in range(dims.L)}
-        self.own = self.split and own_products(self.device)
+        self.own = self.split and is_hopper(self.device)
         self.shares = {
             width: shares_of(4 * dims.H, width, rows, self.device, own=self.own) if self.split else 1
             for width in widths

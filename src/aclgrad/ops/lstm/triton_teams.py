@@ -14,8 +14,7 @@ from typing import Any
 import torch
 import triton
 
-from ...gpu.dialect import SPOKEN
-from ...gpu.launch import multiprocessors
+from ...gpu.launch import is_hopper, multiprocessors, runs_gluon
 from .spec import LstmDims
 
 WARPS = 8
@@ -89,12 +88,11 @@ class Limits:
 
     @staticmethod
     def of(device: torch.device) -> Limits | None:
-        """Of a device; None if its matrix units, or Triton's Gluon, are not made for teams."""
-        properties = torch.cuda.get_device_properties(device)
-        if properties.major < 8 or not SPOKEN:
+        """Of a device; None if it has no teams, which are written in Gluon."""
+        if not runs_gluon(device):
             return None
         shared = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
-        return Limits(multiprocessors(device), shared - RESERVED, properties.major == 9)
+        return Limits(multiprocessors(device), shared - RESERVED, is_hopper(device))
 
 
 def best_team(dims: LstmDims, dtype: torch.dtype, limits: Limits | None) -> Team | None:
