@@ -3,6 +3,7 @@
 import copy
 
 import torch
+from benchmarks.device import Cpu
 from torch.nn.utils.rnn import PackedSequence
 
 import aclgrad.nn
@@ -73,12 +74,4 @@ def to(dtype):
 def peak_memory(step):
     """Bytes that torch's allocator has handed out at the worst moment of a call."""
     step()  # what is kept for good is there before
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
-        kept = step()
-    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
-    live = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    del kept
-    return peak
+    return Cpu().peak(step)
