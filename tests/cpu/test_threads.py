@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from aclgrad.cpu import threads
+from aclgrad.cpu.compiler import entry
 from aclgrad.cpu.threads import TEAM, Kernel, barrier, share, team_size
 
 MODES = ("openmp", "python")
@@ -128,6 +130,12 @@ def test_machine_code_is_kept_on_disk_until_the_source_changes(tmp_path: Any) ->
 
     assert [hits(1), hits(1), hits(22), hits(22)] == [0, 1, 0, 1]
     assert len(list(tmp_path.rglob("*.nbi"))) == 1, "what the older source left should be gone"
+
+
+def test_an_entry_lies_where_its_kernel_does() -> None:
+    """numba reads the lines of what it keeps on disk, and since Python 3.12 they must not begin inside a string."""
+    code = entry(_sign_in, (torch.int64, torch.int64))
+    assert inspect.getsource(code.__wrapped__) == inspect.getsource(_sign_in)
 
 
 def test_a_cpu_without_half_conversions_is_refused(monkeypatch):

@@ -171,8 +171,7 @@ def _unpacker(arguments: list[types.Type]) -> Any:
     return unpack
 
 
-ENTRY = """
-def {name}(block):
+ENTRY = """def {name}(block):
     kernel(thread(block), threads(block), *unpack(block))
 """
 
@@ -202,7 +201,8 @@ def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     family = f"{kernel.__name__}_{_digest(repr((arguments, OPTIONS)).encode())}_"
     name = family + _digest(*(source.read_bytes() for source in sorted(_sources(kernel))))
     file = inspect.getfile(kernel)  # decides where the cache lies
-    exec(compile(ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but the two lines above
+    above = "\n" * (kernel.__code__.co_firstlineno - 1)  # numba reads the lines there, which must be a function's
+    exec(compile(above + ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but ENTRY
     with _compiling:
         return _cfunc(namespace[name], family)
 
