@@ -107,7 +107,8 @@ def packing(signature: Signature) -> str:
 
 def word(builder: ir.IRBuilder, block: ir.Value, index: int) -> ir.Value:
     """Emit the read of one word of the argument block."""
-    return builder.load(builder.gep(builder.bitcast(block, I64.as_pointer()), [I64(index)]))
+    at = I64(int(index))  # a member of an enum prints its name in Python 3.10
+    return builder.load(builder.gep(builder.bitcast(block, I64.as_pointer()), [at]))
 
 
 def _ask(builder: ir.IRBuilder, block: ir.Value, given: Word, function: Word) -> ir.Value:
