@@ -62,7 +62,7 @@ class AbsentGpu:
     @contextlib.contextmanager
     def pretended(self):
         """Triton and torch believe in it."""
-        properties = SimpleNamespace(multi_processor_count=132, major=self.capability // 10)
+        properties = SimpleNamespace(multi_processor_count=132)
         triton.runtime.driver.set_active(self)
         with (
             mock.patch.object(torch.cuda, "device", return_value=contextlib.nullcontext()),

@@ -94,7 +94,7 @@ def straight(args):
 
 def shifted(args):
     """At addresses that allow no wide access."""
-    return [apply(_shifted, arg) for arg in args]
+    return [apply(begun_late, arg) for arg in args]
 
 
 def turned(args):
@@ -107,9 +107,10 @@ def crossed(args):
     return [apply(_turned, args[0]), *args[1:]]
 
 
-def _shifted(tensor):
-    room = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)
-    return room[1:].view(tensor.shape).copy_(tensor)
+def begun_late(tensor, by=1):
+    """The same values in memory that begins `by` elements late, so that no access may be wide."""
+    room = torch.empty(tensor.numel() + by, dtype=tensor.dtype)
+    return room[by:].view(tensor.shape).copy_(tensor)
 
 
 def _turned(tensor):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gpu_calls import begun_late as shifted
 from matrix import flat
 
 import aclgrad
@@ -20,12 +21,6 @@ def needs(gigabytes):
     """Skip where the device has less memory free."""
     if torch.cuda.mem_get_info()[0] < gigabytes * GIBI:
         pytest.skip(f"needs {gigabytes} GiB of device memory")
-
-
-def shifted(tensor, by=1):
-    """The same values in memory that begins `by` elements late, so that no access may be wide."""
-    room = torch.empty(tensor.numel() + by, dtype=tensor.dtype)
-    return room[by:].view(tensor.shape).copy_(tensor)
 
 
 def check(results, reference, args):
