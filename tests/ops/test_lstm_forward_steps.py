@@ -46,6 +46,12 @@ def test_products_of_the_library_and_of_the_kernel(library, dtype, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "hidden"), [(F32, 130), (F16, 520)], ids=str)
+def test_sums_of_a_step_that_begin_anew(dtype, hidden):
+    check(dtype, 2, 3, 5, hidden)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_deep_products_are_taken_apart(batch_first):
     check(F32, 3, 5, 300, 32, layers=2, directions=2, batch_first=batch_first)
