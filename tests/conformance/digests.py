@@ -1,6 +1,7 @@
-"""What a backend's kernels give for the smoke cases, as digests of all bits: a program.
+"""What a backend's kernels give, as digests of all bits: a program.
 
-python tests/conformance/digests.py cpu
+python tests/conformance/digests.py cpu         all cases
+python tests/conformance/digests.py cpu smoke   those with this tag
 """
 
 import hashlib
@@ -10,15 +11,14 @@ import sys
 import torch
 from matrix import device_of, flat, matrix
 
-from aclgrad.testing.cases import SMOKE
 from aclgrad.testing.verdicts import run
 
 
-def digests(backend: str) -> dict[str, str]:
+def digests(backend: str, *tags: str) -> dict[str, str]:
     """By operator, case and dtype; a GPU's kernels have no float64."""
     found = {}
     with torch.device(device_of(backend)):
-        for param in matrix(SMOKE):
+        for param in matrix(*tags):
             operator, case, dtype = param.values
             if backend == "cpu" or dtype != torch.float64:
                 found[param.id] = digest(run(operator, case.build(dtype), backend))
@@ -33,4 +33,4 @@ def digest(results) -> str:
 
 
 if __name__ == "__main__":
-    json.dump(digests(sys.argv[1]), sys.stdout)
+    json.dump(digests(*sys.argv[1:]), sys.stdout)

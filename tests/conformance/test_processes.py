@@ -10,22 +10,24 @@ import pytest
 from digests import digests
 from matrix import GPU
 
+from aclgrad.testing.cases import SMOKE
+
 PROGRAM = Path(__file__).with_name("digests.py")
 BACKENDS = [
-    "cpu",
-    pytest.param("triton", marks=[pytest.mark.gpu, pytest.mark.skipif(not GPU, reason="needs a GPU")]),
+    pytest.param("cpu", [SMOKE], id="cpu"),
+    pytest.param("triton", [], id="triton", marks=[pytest.mark.gpu, pytest.mark.skipif(not GPU, reason="needs a GPU")]),
 ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_another_process_gives_the_same_bits(backend):
+@pytest.mark.parametrize(("backend", "tags"), BACKENDS)
+def test_another_process_gives_the_same_bits(backend, tags):
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), backend],
+        [sys.executable, str(PROGRAM), backend, *tags],
         env={**os.environ, "PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
     there = json.loads(done.stdout)
-    assert there == digests(backend)
+    assert there == digests(backend, *tags)
     assert len(set(there.values())) > len(there) / 2  # the digests tell results apart
