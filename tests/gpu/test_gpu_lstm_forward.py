@@ -29,23 +29,27 @@ def test_every_way_to_run_is_accurate_and_repeats_its_bits(name, dtype, cuda):
 
 
 @pytest.mark.parametrize("states", [2, None])
-@pytest.mark.parametrize("hidden", [64, 256])
+@pytest.mark.parametrize(("tens", "hidden"), [(1, 64), (1, 256), (4, 512)])
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
-def test_lengths_differ_over_several_teams(dtype, hidden, states, cuda):
-    lengths = [9] * 10 + [6] * 20 + [1] * 10
-    check(problem(9, 40, hidden, dtype, layers=2, directions=2, lengths=lengths, states=states))
+def test_lengths_differ_over_several_teams_or_pairs(dtype, tens, hidden, states, cuda):
+    lengths = ([9] * 10 + [6] * 20 + [1] * 10) * tens
+    lengths.sort(reverse=True)
+    check(problem(9, len(lengths), hidden, dtype, layers=2, directions=2, lengths=lengths, states=states))
 
 
+@pytest.mark.parametrize(("tens", "hidden"), [(1, 256), (4, 512)])
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
-def test_initial_states_of_any_size(dtype, cuda):
-    args = problem(4, 40, 256, dtype, lengths=[4] * 10 + [2] * 30, directions=2)
+def test_initial_states_of_any_size(dtype, tens, hidden, cuda):
+    lengths = [4] * 10 * tens + [2] * 30 * tens
+    args = problem(4, len(lengths), hidden, dtype, lengths=lengths, directions=2)
     args[2][0] *= 200
     check(args)
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_batch_first_and_inference(train, cuda):
-    check(problem(7, 33, 320, F16, layers=2, directions=2, batch_first=True, bias=False, train=train))
+@pytest.mark.parametrize(("rows", "hidden", "dtype"), [(33, 320, F16), (170, 512, F32)], ids=str)
+def test_batch_first_and_inference(rows, hidden, dtype, train, cuda):
+    check(problem(7, rows, hidden, dtype, layers=2, directions=2, batch_first=True, bias=False, train=train))
 
 
 @pytest.mark.parametrize("features", [512, 1024, 1000, 257])
@@ -53,8 +57,9 @@ def test_deep_float32_products_are_taken_apart(features, cuda):
     check(problem(12, 64, 512, F32, features, directions=1 + features % 2))
 
 
-def test_results_of_any_strides(cuda):
-    args = problem(5, 20, 96, F32, directions=2)
+@pytest.mark.parametrize(("rows", "hidden"), [(20, 96), (170, 512)])
+def test_results_of_any_strides(rows, hidden, cuda):
+    args = problem(5, rows, hidden, F32, directions=2)
     plan = spec.lstm.plan(args)
     outs = plan.allocate()
     turned = [
@@ -68,8 +73,9 @@ def test_results_of_any_strides(cuda):
         assert torch.equal(result, expected)
 
 
-def test_a_nan_spreads_where_its_state_does_and_nobody_waits_for_it(cuda):
-    args = problem(6, 64, 512, F16)
+@pytest.mark.parametrize(("rows", "dtype"), [(64, F16), (300, F32)], ids=str)
+def test_a_nan_spreads_where_its_state_does_and_nobody_waits_for_it(rows, dtype, cuda):
+    args = problem(6, rows, 512, dtype)
     args[0][2, 5, 0] = torch.nan
     output = spec.lstm(*args, backend="triton")[0]
     undefined = output.isnan()

@@ -4,8 +4,10 @@ import pytest
 
 pytest.importorskip("triton")
 
+from aclgrad.gpu import launch
+from aclgrad.ops.lstm import triton_forward_teams as forward
 from aclgrad.ops.lstm.dims import LstmDims
-from aclgrad.ops.lstm.triton_forward_teams import best_team, steps_cost, teams
+from aclgrad.ops.lstm.triton_forward_teams import best_pairs, best_team, steps_cost, teams
 from aclgrad.ops.lstm.triton_teams import RESERVED, Limits
 
 H200 = Limits(programs=132, shared=220 * 1024, warpgroups=True)
@@ -62,3 +64,44 @@ def test_many_rows_are_multiplied_by_warpgroups():
 def test_no_team_without_matrix_units_or_for_a_batch_that_fills_the_device():
     assert best_team(dims(8, 128), 1, None) is None
     assert best_team(dims(2**16, 1024), 1, H200) is None
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize(("batch", "hidden"), [*SIZES, (600, 256), (130, 896), (500, 512), (200, 640)])
+def test_pairs_cover_the_problem_and_are_resident_at_once(batch, hidden, directions):
+    problem = dims(batch, hidden, directions)
+    pairs = best_pairs(problem, 2, H200)
+    wanted = hidden % 128 == 0 and hidden // 8 * directions * -(-batch // 256) <= H200.programs
+    assert (pairs is not None) == wanted
+    if pairs is not None:
+        members, groups, ways = pairs.grid(problem)
+        assert members * groups * ways <= H200.programs and ways == directions
+        assert members // 2 * forward.PAIR_UNITS == hidden and groups * forward.PAIR_ROWS >= batch
+        assert hidden // 2 // forward.CHUNK % pairs.piece == 0
+
+
+def test_pairs_are_for_operands_in_two_parts_and_warpgroups_with_room():
+    assert best_pairs(dims(256, 1024), 1, H200) is None
+    assert best_pairs(dims(256, 1024), 2, SMALL) is None
+    assert best_pairs(dims(256, 1024), 2, None) is None
+    assert best_pairs(dims(256, 1024), 2, Limits(132, 200 * 1024, warpgroups=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "hidden", "directions", "large"),
+    [(256, 1024, 1, True), (512, 512, 1, True), (160, 512, 2, True), (64, 1024, 1, False), (256, 512, 1, False)],
+)
+def test_a_large_batch_is_for_pairs_and_a_small_one_for_a_team(batch, hidden, directions, large):
+    problem = dims(batch, hidden, directions)
+    assert (best_pairs(problem, 2, H200).cost < best_team(problem, 2, H200).cost) == large
+
+
+@pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
+def test_the_model_of_pairs_knows_the_kernel():
+    from aclgrad.ops.lstm import triton_forward_pair as kernel
+
+    streams, rows, deep = kernel.STREAMS.value, kernel.ROWS.value, kernel.DEEP.value
+    assert kernel.UNITS.value == forward.PAIR_UNITS and 4 * kernel.UNITS.value == kernel.GATES.value
+    assert 2 * rows * streams == forward.PAIR_ROWS and deep == forward.CHUNK
+    assert streams * kernel.RING.value * rows * deep * 2 == forward.PAIR_RINGS
+    assert kernel.GATES.value * 2 * 2 // 2 == forward.PAIR_WEIGHTS  # two halves of two bytes, half of the depth

@@ -129,6 +129,74 @@ def fetch(gates, t, at, sizes, mine, gates_t, H: gl.constexpr):
 
 
 @gluon.jit
+def gate_biases(bias, u, H: gl.constexpr):
+    """Of the four gates of these units, or zeros."""
+    biases = (0.0, 0.0, 0.0, 0.0)
+    if bias is not None:
+        biases = (
+            gl.load(bias + u, mask=u < H, other=0.0),
+            gl.load(bias + H + u, mask=u < H, other=0.0),
+            gl.load(bias + 2 * H + u, mask=u < H, other=0.0),
+            gl.load(bias + 3 * H + u, mask=u < H, other=0.0),
+        )
+    return biases
+
+
+@gluon.jit
+def opened(a_i, a_f, a_g, a_o, opening, s, begun, reverse, n, u, sizes, mine, N, H: gl.constexpr):
+    """The gates with what an initial state gives them, in rows that start from it at step s."""
+    if opening is not None:
+        first = mine & (s == 0)
+        if sizes is not None:
+            first = mine & (begun == 0)
+        o_i, o_f, o_g, o_o, _ = fetch(opening, reverse, n * (4 * H) + u, None, first, N * 4 * H, H)
+        a_i += o_i
+        a_f += o_f
+        a_g += o_g
+        a_o += o_o
+    return a_i, a_f, a_g, a_o
+
+
+@gluon.jit
+def stepped(a_i, a_f, a_g, a_o, c, h, begun, rows, n, sizes, ROUNDED: gl.constexpr):
+    """A step from the state (c, h): i, f, g, o, c, tanhc, h, what is put out, what is passed on, and who has begun.
+
+    Where lengths differ, a row that has no data keeps its state and puts out nothing; before its first step it passes
+    on nothing, since `opening` stands for its initial state.
+    """
+    i, f, g, o, c_new = next_state(a_i, a_f, a_g, a_o, c, ROUNDED)
+    if sizes is not None:
+        valid = rows > n
+        c_new = gl.where(valid, c_new, c)
+    tanhc = tanh(c_new)
+    h_new = o * tanhc
+    y = h_new
+    shown = h_new
+    if sizes is not None:
+        y = gl.where(valid, h_new, 0.0)
+        h_new = gl.where(valid, h_new, h)
+        begun = begun | valid
+        shown = gl.where(begun, h_new, 0.0)
+    return i, f, g, o, c_new, tanhc, h_new, y, shown, begun
+
+
+@gluon.jit
+def save(i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t, reverse, n, u, mine, saved_of,
+         output_of):  # fmt: skip
+    """What step t leaves: the output, and whatever else is wanted."""
+    at = t.to(gl.int64) * saved_of[0] + n * saved_of[1] + u * saved_of[2]
+    put(i0, at, i, mine)
+    put(g0, at, g, mine)
+    put(f0, at, f, mine)
+    put(o0, at, o, mine)
+    put(h0, at, h, mine)
+    put(c0, at, c, mine)
+    put(tanhc0, at, tanhc, mine)
+    at = t.to(gl.int64) * output_of[0] + n * output_of[1] + reverse * output_of[2] + u * output_of[3]
+    put(output, at, y, mine)
+
+
+@gluon.jit
 def wide_weights(w_hh, w_low, u0, H: gl.constexpr, UNITS: gl.constexpr, PARTS: gl.constexpr, WARPS: gl.constexpr):
     """The gates of these units in shared memory for warpgroups: row 4 · unit + gate, low parts below."""
     weights = gl.allocate_shared_memory(

@@ -10,14 +10,15 @@ from typing import Any, Protocol
 
 import torch
 import triton
+from triton.runtime.jit import MockTensor
 
 from ...core.memory import Piece, Scratch
 from ...gpu.addresses import placed
-from ...gpu.launch import INTERPRETING, Kernel, multiprocessors
+from ...gpu.launch import INTERPRETING, Kernel, compiled, multiprocessors
 from .dims import LstmDims
 from .triton_forward_products import multiply_finely
 from .triton_forward_step import advance
-from .triton_forward_teams import ForwardTeam, best_team, steps_cost
+from .triton_forward_teams import ForwardPairs, ForwardTeam, best_pairs, best_team, steps_cost
 from .triton_move import Strides
 from .triton_products import Operand
 from .triton_teams import Limits
@@ -27,6 +28,9 @@ ALIGN = 8
 
 LIBRARY_ROWS = {1: 512, 2: 192}
 """Rows from which the library multiplies what a step needs, by the number of its operands' parts."""
+
+PAIR_REGISTERS = 168
+"""Of a thread of a pair's at the start, when 12 warps share 64 K."""
 
 Multiplication = tuple[Operand, Operand, torch.Tensor]
 """Operands of `multiply_finely` and its result."""
@@ -93,7 +97,7 @@ class Way(Protocol):
     """One way to run all steps."""
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> Any:
         """Compiled when it is first needed: few switch between precisions."""
 
     def __call__(self, workspace: torch.Tensor, exchange: Piece, operands: Sequence[Any]) -> None:
@@ -121,7 +125,10 @@ def way(problem: ForwardProblem, precise: bool, scratch: Scratch) -> Way:
     dims = problem.dims
     parts = problem.parts(precise)
     if not INTERPRETING and dims.T > 1 and problem.reach < 2**31:
-        team = best_team(dims, parts, Limits.of(problem.device))
+        limits = Limits.of(problem.device)
+        team, pairs = best_team(dims, parts, limits), best_pairs(dims, parts, limits)
+        if pairs is not None and pairs.cost < min(steps_cost(dims, parts), team.cost if team else math.inf):
+            return Pairs(problem, pairs, scratch)
         if team is not None and team.cost < steps_cost(dims, parts):
             return Team(problem, precise, team, scratch)
     return Steps(problem, precise, scratch)
@@ -153,6 +160,54 @@ class Team:
         """Compute; see `Way`."""
         workspace[self.counters.offset : self.counters.offset + self.counters.nbytes].zero_()
         self.kernel(placed(exchange, workspace), *operands, placed(self.counters, workspace))
+
+
+class Pairs:
+    """One launch, cooperative as a team's, of float32 in two parts."""
+
+    def __init__(self, problem: ForwardProblem, pairs: ForwardPairs, scratch: Scratch) -> None:
+        from .triton_forward_pair import GATES, ROWS, STREAMS
+        from .triton_team_parts import LINE
+
+        self.problem, self.pairs = problem, pairs
+        members, groups, directions = pairs.grid(problem.dims)
+        streams = groups * directions * STREAMS.value
+        self.meetings = scratch.tensor((streams + streams * members, LINE.value), torch.int32)
+        self.flags = streams * LINE.value  # elements before them, the counters of all
+        self.inbox = scratch.tensor((streams * members, GATES.value * ROWS.value), torch.float32)
+
+    @cached_property
+    def kernel(self) -> Any:
+        """See `Way`."""
+        from .triton_forward_pair import recur_in_pairs
+
+        dims, grid = self.problem.dims, self.pairs.grid(self.problem.dims)
+        arguments = (
+            self.states(MockTensor(torch.float16)), *self.problem.dtypes(precise=True), torch.int32, torch.int32,
+            torch.float32, *self.problem.numbers,
+        )  # fmt: skip
+        return compiled(
+            recur_in_pairs, arguments, grid, self.problem.device, **self.pairs.constants(dims), num_warps=4,
+            maxnreg=PAIR_REGISTERS, launch_cooperative_grid=True,
+        )[grid]  # fmt: skip
+
+    @cached_property
+    def states(self) -> Any:
+        """How h is copied: all parts of it below each other."""
+        from ...gpu.hopper import Block
+        from .triton_forward_pair import DEEP, ROWS
+
+        dims = self.problem.dims
+        return Block((4 * dims.D * dims.N, dims.H), dims.H, (ROWS.value, DEEP.value), torch.float16)
+
+    def __call__(self, workspace: torch.Tensor, exchange: Piece, operands: Sequence[Any]) -> None:
+        """Compute; see `Way`."""
+        self.meetings.view(workspace).zero_()
+        self.kernel(
+            self.states(exchange.view(workspace)), placed(exchange, workspace), *operands,
+            placed(self.meetings, workspace), placed(self.meetings, workspace, self.flags),
+            placed(self.inbox, workspace), *self.problem.numbers, *self.pairs.constants(self.problem.dims).values(),
+        )  # fmt: skip
 
 
 class Steps:

@@ -28,16 +28,18 @@ from triton.experimental.gluon import language as gl
 from .triton_forward_parts import (
     HIDDEN_SCALE,
     fetch,
+    gate_biases,
     gate_products,
     gate_weights,
     gates_apart,
     initial,
-    next_state,
+    opened,
     over_scale,
     parts_of,
     put,
     read_hidden,
-    tanh,
+    save,
+    stepped,
     wide_product,
     wide_weights,
 )
@@ -122,16 +124,9 @@ def recur_forward(
     if SCALED:
         w_scale = w_scale / HIDDEN_SCALE
     x_scale = over_scale(x_peak) * over_scale(w_ih_peak)
-    b_i = 0.0
-    b_f = 0.0
-    b_g = 0.0
-    b_o = 0.0
     if bias is not None:
         bias += reverse * (4 * H)
-        b_i = gl.load(bias + u, mask=u < H, other=0.0)
-        b_f = gl.load(bias + H + u, mask=u < H, other=0.0)
-        b_g = gl.load(bias + 2 * H + u, mask=u < H, other=0.0)
-        b_o = gl.load(bias + 3 * H + u, mask=u < H, other=0.0)
+    b_i, b_f, b_g, b_o = gate_biases(bias, u, H)
 
     step = gl.where(reverse == 1, -1, 1)
     t = gl.where(reverse == 1, T - 1, 0)
@@ -159,15 +154,7 @@ def recur_forward(
             a_f = x_f.to(gl.float32) * x_scale + b_f
             a_g = x_g.to(gl.float32) * x_scale + b_g
             a_o = x_o.to(gl.float32) * x_scale + b_o
-            if opening is not None:
-                first = mine & (s == 0)
-                if sizes is not None:
-                    first = mine & (begun[r] == 0)
-                o_i, o_f, o_g, o_o, _ = fetch(opening, reverse, n * (4 * H) + u, None, first, N * 4 * H, H)
-                a_i += o_i
-                a_f += o_f
-                a_g += o_g
-                a_o += o_o
+            a_i, a_f, a_g, a_o = opened(a_i, a_f, a_g, a_o, opening, s, begun[r], reverse, n, u, sizes, mine, N, H)
             if s > 0:
                 if CROWD:
                     wait_alone_for(counters + r * LINE, s * members)
@@ -189,19 +176,14 @@ def recur_forward(
                 a_f += p_f * w_scale
                 a_g += p_g * w_scale
                 a_o += p_o * w_scale
-            i, f, g, o, c = next_state(a_i, a_f, a_g, a_o, cs[r], dtype == gl.float32)
+            h = cs[r]
             if sizes is not None:
-                valid = rows > n
-                c = gl.where(valid, c, cs[r])
-            tanhc = tanh(c)
-            h = o * tanhc
-            y = h
-            shown = h
+                h = hs[r]
+            i, f, g, o, c, tanhc, h, y, shown, started = stepped(
+                a_i, a_f, a_g, a_o, cs[r], h, begun[r], rows, n, sizes, dtype == gl.float32
+            )
             if sizes is not None:
-                y = gl.where(valid, h, 0.0)
-                h = gl.where(valid, h, hs[r])
-                begun = replaced(begun, r, begun[r] | valid)
-                shown = gl.where(begun[r], h, 0.0)
+                begun = replaced(begun, r, started)
                 hs = replaced(hs, r, h.to(dtype).to(gl.float32))
             cs = replaced(cs, r, c.to(dtype).to(gl.float32))
             parts = parts_of(shown, half, SCALED, PARTS)
@@ -211,16 +193,10 @@ def recur_forward(
             arrive(counters + r * LINE)
             after = gl.where(s + 1 < T, t + step, t)
             ahead = replaced(ahead, r, fetch(gates, after, n * gates_of[1] + u, sizes, mine, gates_of[0], H))
-            at = t.to(gl.int64) * saved_of[0] + n * saved_of[1] + u * saved_of[2]
-            put(i0, at, i, mine)
-            put(g0, at, g, mine)
-            put(f0, at, f, mine)
-            put(o0, at, o, mine)
-            put(h0, at, h, mine)
-            put(c0, at, c, mine)
-            put(tanhc0, at, tanhc, mine)
-            at = t.to(gl.int64) * output_of[0] + n * output_of[1] + reverse * output_of[2] + u * output_of[3]
-            put(output, at, y, mine)
+            save(
+                i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t, reverse, n, u, mine, saved_of,
+                output_of,
+            )  # fmt: skip
             last = mine & (s == T - 1)
             put(hy, reverse * hy_of[0] + n * hy_of[1] + u * hy_of[2], h, last)
             put(cy, reverse * cy_of[0] + n * cy_of[1] + u * cy_of[2], c, last)

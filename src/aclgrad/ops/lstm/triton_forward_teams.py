@@ -5,6 +5,7 @@ The model's constants were fitted to steps measured on an H200; all they have to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,12 @@ piece of the depth, where operands are in two parts and sums begin anew."""
 
 LAUNCHED, STEP_MULTIPLY = 7.0, 200e6
 """Microseconds of a step that is launched by itself at least; multiplications of half precision in a microsecond."""
+
+PAIR_UNITS, PAIR_ROWS, PAIR_RINGS, PAIR_WEIGHTS = 16, 256, 96 * 1024, 128
+"""Hidden units of a pair of programs, rows of its streams; bytes in each for h, and of weights for a hidden unit."""
+
+PAIR_STEP, PAIR_SLICE = 7.5, 0.8
+"""Microseconds of a pair's step, and for every slice of the depth on top."""
 
 CHUNK, WIDE_HIDDEN = 64, 256
 """Depth that a wide product takes at a time; hidden units from which it is worth thinking of."""
@@ -68,11 +75,42 @@ class ForwardTeam:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ForwardPairs:
+    """How a recurrence is cut; see `triton_forward_pair`. `cost` is a guess at the microseconds of a step.
+
+    Sums begin anew after `piece` slices of the depth.
+    """
+
+    piece: int
+    cost: float
+
+    def grid(self, dims: LstmDims) -> tuple[int, int, int]:
+        """Slices · 2, groups of rows, directions."""
+        return dims.H // PAIR_UNITS * 2, triton.cdiv(dims.N, PAIR_ROWS), dims.D
+
+    def constants(self, dims: LstmDims) -> dict[str, Any]:
+        """The kernel's."""
+        return {"H": dims.H, "PIECE": self.piece}
+
+
 def best_team(dims: LstmDims, parts: int, limits: Limits | None) -> ForwardTeam | None:
     """The cheapest team that is resident at once, if there is one. Operands come in one part or in two."""
     if limits is None:
         return None
     return min(teams(dims, parts, limits), key=lambda team: team.cost, default=None)
+
+
+def best_pairs(dims: LstmDims, parts: int, limits: Limits | None) -> ForwardPairs | None:
+    """Pairs of programs, if all are resident at once. They multiply operands in two parts."""
+    if limits is None or not limits.warpgroups or parts == 1 or dims.H % (2 * CHUNK):
+        return None
+    slices = dims.H // 2 // CHUNK
+    pairs = ForwardPairs(2 - slices % 2, PAIR_STEP + slices * PAIR_SLICE)
+    fits = (
+        math.prod(pairs.grid(dims)) <= limits.programs and limits.shared + RESERVED > PAIR_RINGS + PAIR_WEIGHTS * dims.H
+    )
+    return pairs if fits else None
 
 
 def steps_cost(dims: LstmDims, parts: int) -> float:
