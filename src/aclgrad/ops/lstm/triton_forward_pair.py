@@ -324,6 +324,7 @@ def recur_in_pairs(
     told0 = barriers(2)
     told1 = barriers(2)
     fence_async_shared()
+    # Strides are passed one by one: within a tuple it would be forgotten which are 1, and what lies side by side.
     pointers = (
         exchange, w_peak, gates, x_peak, w_ih_peak, bias, opening, h_start, c_start, output, hy, cy, i0, g0, f0, o0, h0,
         c0, tanhc0, i1, g1, f1, o1, h1, c1, tanhc1, sizes, flags, inbox,
