@@ -21,13 +21,15 @@ SPECIAL = (
     "lstm_backward a_launch_a_step torch.float16",
     "lstm shared_and_registers torch.float32",
     "lstm many_rows torch.float16",
+    "lstm pairs torch.float32",
     "lstm one_step torch.float32 straight",
     "gradient of 33008 torch.bfloat16",
     "loss and gradients torch.bfloat16",
 )
 PLAIN = {"advance", "_cell", "_line", "_moments", "probabilities", "row_statistics"}
 GLUON = {"recur", "recur_forward"}
-HOPPER = {"relay", "multiply_halves", "logits_and_statistics", "fused_probabilities", "weight_grad_beside_p"}
+HOPPER = {"relay", "recur_in_pairs", "multiply_halves"}
+HOPPER |= {"logits_and_statistics", "fused_probabilities", "weight_grad_beside_p"}
 """Some functions that every GPU runs, all that it takes Gluon for, and those that it takes a Hopper for."""
 
 EXPECTED = {75: PLAIN, 80: PLAIN | GLUON, 90: PLAIN | GLUON | HOPPER, 120: PLAIN | GLUON}

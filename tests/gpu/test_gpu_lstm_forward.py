@@ -3,6 +3,7 @@
 import pytest
 import torch
 from gpu_calls import FORWARD_SIZES as SIZES
+from gpu_calls import begun_late
 from gpu_calls import forward as problem
 from matrix import flat
 
@@ -71,6 +72,13 @@ def test_results_of_any_strides(rows, hidden, cuda):
     results = spec.lstm(*args, out=tuple(turned))
     for result, expected in zip(flat(results), flat(spec.lstm(*args)), strict=True):
         assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [(64, F16), (300, F32)], ids=str)
+def test_states_in_memory_of_no_alignment(rows, dtype, cuda):
+    args = problem(4, rows, 512, dtype)
+    args[2] = [begun_late(state) for state in args[2]]
+    check(args)
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(64, F16), (300, F32)], ids=str)

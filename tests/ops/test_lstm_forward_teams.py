@@ -1,10 +1,14 @@
 """The teams of programs that run the forward recurrence on a GPU: every one covers the problem and fits the device."""
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 
+from aclgrad.core.memory import Scratch
+from aclgrad.core.spec import F32
 from aclgrad.gpu import launch
+from aclgrad.ops.lstm import triton_forward_recurrence as recurrence
 from aclgrad.ops.lstm import triton_forward_teams as forward
 from aclgrad.ops.lstm.dims import LstmDims
 from aclgrad.ops.lstm.triton_forward_teams import best_pairs, best_team, steps_cost, teams
@@ -105,3 +109,30 @@ def test_the_model_of_pairs_knows_the_kernel():
     assert 2 * rows * streams == forward.PAIR_ROWS and deep == forward.CHUNK
     assert streams * kernel.RING.value * rows * deep * 2 == forward.PAIR_RINGS
     assert kernel.GATES.value * 2 * 2 // 2 == forward.PAIR_WEIGHTS  # two halves of two bytes, half of the depth
+
+
+@pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
+def test_pairs_are_compiled_anew_for_pointers_that_are_not_aligned(monkeypatch):
+    compiled, launched = [], []
+
+    def compile_nothing(_function, arguments, grid, _device, **_settings):
+        compiled.append(arguments)
+        return {grid: lambda *given: launched.append((arguments, given))}
+
+    monkeypatch.setattr(recurrence, "compiled", compile_nothing)
+    size, scratch = dims(256, 1024), Scratch()
+    strides = ((1, 1), *((1, 1, 1),) * 2, (1, 1, 1, 1), *((1, 1, 1),) * 3)
+    problem = recurrence.ForwardProblem(size, F32, torch.device("cuda", 0), True, True, True, True, strides)
+    exchange = scratch.tensor((2, 1, 2, size.N, size.H), torch.float16)
+    pairs = recurrence.Pairs(problem, best_pairs(size, 2, H200), scratch)
+    workspace = torch.empty(scratch.size, dtype=torch.uint8)
+    operands = [4096 * k for k in range(1, len(problem.dtypes(precise=True)))]
+    late = [address + 4 * (k in (7, 8)) for k, address in enumerate(operands)]
+    for given in (operands, late, late, operands):
+        pairs(workspace, exchange, given)
+    assert len(compiled) == 2
+    odd = [isinstance(argument, launch.Misaligned) for argument in compiled[1]]
+    assert [k for k, is_odd in enumerate(odd) if is_odd] == [2 + 7, 2 + 8]  # behind the states and h
+    assert not any(isinstance(argument, launch.Misaligned) for argument in compiled[0])
+    assert [arguments is compiled[1] for arguments, _ in launched] == [False, True, True, False]
+    assert list(launched[1][1][2 : 2 + len(late)]) == late

@@ -69,7 +69,7 @@ class Kernel:
         self._numbers = tuple(numbers)
         self._constants = dict(constants or {})
         self._options = options
-        self._misaligned: dict[tuple[bool, ...], Callable[..., None]] = {}
+        self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
         self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
 
     def __call__(self, *pointers: Pointer) -> None:
@@ -81,7 +81,7 @@ class Kernel:
             with np.errstate(all="ignore"):  # the interpreter's numpy would warn of a 1/0 where a GPU does not
                 self._function[self._grid](*pointers, *self._numbers, **self._constants)
             return
-        addresses, aligned = _addresses(pointers)
+        addresses, aligned = addresses_of(pointers)
         if not aligned:
             run = self._for_addresses(addresses)
         run(*addresses)
@@ -90,7 +90,7 @@ class Kernel:
         """The launch as a function of the last pointer alone, an aligned address or, if interpreted, a tensor."""
         if self._run is None:
             return partial(self, *pointers)
-        addresses, aligned = _addresses(pointers)
+        addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self, *addresses)
 
     def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
@@ -100,12 +100,10 @@ class Kernel:
         return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
     def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
-        aligned = tuple([address % ALIGNED == 0 for address in addresses])
-        run = self._misaligned.get(aligned)
+        lying = stand_ins(self._dtypes, addresses)
+        run = self._misaligned.get(lying)
         if run is None:
-            pairs = zip(self._dtypes, aligned, strict=True)
-            run = self._compiled([dtype if fits else Misaligned(dtype) for dtype, fits in pairs])
-            self._misaligned[aligned] = run
+            run = self._misaligned[lying] = self._compiled(lying)
         return run
 
 
@@ -121,7 +119,7 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     return kernel
 
 
-def _addresses(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:
+def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:
     """The addresses, and whether all are aligned; that of a missing one is 0."""
     addresses = [
         0 if pointer is None else pointer if type(pointer) is int else pointer.data_ptr()  # type: ignore[union-attr]
@@ -142,6 +140,15 @@ class Misaligned:
     def data_ptr(self) -> int:
         """An address of no alignment."""
         return 1
+
+
+StandIn: TypeAlias = "torch.dtype | Misaligned | None"
+
+
+def stand_ins(dtypes: Sequence[torch.dtype | None], addresses: Sequence[int]) -> tuple[StandIn, ...]:
+    """What `compiled` takes for pointers of these dtypes that lie at these addresses."""
+    pairs = zip(dtypes, addresses, strict=True)
+    return tuple([dtype if address % ALIGNED == 0 else Misaligned(dtype) for dtype, address in pairs])
 
 
 def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[Any]) -> Callable[..., None]:

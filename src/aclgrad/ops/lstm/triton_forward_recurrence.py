@@ -14,7 +14,7 @@ from triton.runtime.jit import MockTensor
 
 from ...core.memory import Piece, Scratch
 from ...gpu.addresses import placed
-from ...gpu.launch import INTERPRETING, Kernel, compiled, multiprocessors
+from ...gpu.launch import INTERPRETING, Kernel, StandIn, addresses_of, compiled, multiprocessors, stand_ins
 from .dims import LstmDims
 from .triton_forward_products import multiply_finely
 from .triton_forward_step import advance
@@ -175,17 +175,20 @@ class Pairs:
         self.meetings = scratch.tensor((streams + streams * members, LINE.value), torch.int32)
         self.flags = streams * LINE.value  # elements before them, the counters of all
         self.inbox = scratch.tensor((streams * members, GATES.value * ROWS.value), torch.float32)
+        self._dtypes = (*problem.dtypes(precise=True), torch.int32, torch.int32, torch.float32)
+        self._misaligned: dict[tuple[StandIn, ...], Any] = {}
 
     @cached_property
     def kernel(self) -> Any:
         """See `Way`."""
+        return self._compiled(self._dtypes)
+
+    def _compiled(self, pointers: Sequence[Any]) -> Any:
+        """The launcher for pointers that stand for themselves; see `stand_ins`."""
         from .triton_forward_pair import recur_in_pairs
 
         dims, grid = self.problem.dims, self.pairs.grid(self.problem.dims)
-        arguments = (
-            self.states(MockTensor(torch.float16)), *self.problem.dtypes(precise=True), torch.int32, torch.int32,
-            torch.float32, *self.problem.numbers,
-        )  # fmt: skip
+        arguments = (self.states(MockTensor(torch.float16)), *pointers, *self.problem.numbers)
         return compiled(
             recur_in_pairs, arguments, grid, self.problem.device, **self.pairs.constants(dims), num_warps=4,
             maxnreg=PAIR_REGISTERS, launch_cooperative_grid=True,
@@ -203,11 +206,17 @@ class Pairs:
     def __call__(self, workspace: torch.Tensor, exchange: Piece, operands: Sequence[Any]) -> None:
         """Compute; see `Way`."""
         self.meetings.view(workspace).zero_()
-        self.kernel(
-            self.states(exchange.view(workspace)), placed(exchange, workspace), *operands,
-            placed(self.meetings, workspace), placed(self.meetings, workspace, self.flags),
-            placed(self.inbox, workspace), *self.problem.numbers, *self.pairs.constants(self.problem.dims).values(),
+        pointers = (
+            placed(exchange, workspace), *operands, placed(self.meetings, workspace),
+            placed(self.meetings, workspace, self.flags), placed(self.inbox, workspace),
         )  # fmt: skip
+        run = self.kernel
+        addresses, aligned = addresses_of(pointers)
+        if not aligned:
+            lying = stand_ins(self._dtypes, addresses)
+            run = self._misaligned.get(lying) or self._misaligned.setdefault(lying, self._compiled(lying))
+        constants = self.pairs.constants(self.problem.dims).values()
+        run(self.states(exchange.view(workspace)), *pointers, *self.problem.numbers, *constants)
 
 
 class Steps:
