@@ -275,7 +275,7 @@ def stream(
             opening, s, begun, reverse, n, u, sizes, mine, N, H,
         )  # fmt: skip
         i, f, g, o, c, tanhc, h, y, shown, begun = stepped(
-            a_i, a_f, a_g, a_o, c, h, begun, rows, n, sizes, ROUNDED=True
+            a_i, a_f, a_g, a_o, c, h, begun, rows > n, sizes, ROUNDED=True
         )
         high, low = parts_of(shown, gl.float16, SCALED=True, PARTS=2)
         there = exchange + (s % 2) * slot

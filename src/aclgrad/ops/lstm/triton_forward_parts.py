@@ -16,15 +16,15 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from ...gpu import maths
 from ...gpu.dialect import async_load, barrier
-from .._shared import lstm_gates_triton
 from . import triton_forward_step, triton_products
 from .triton_team_parts import CHUNK, IN_REGISTERS, IN_SHARED, replaced, resident_weights, within
 
-tanh = gluon.jit(maths.tanh.fn)
 unscaled = gluon.jit(triton_products.unscaled.fn)
-next_state = gluon.jit(lstm_gates_triton.next_state.fn)
+put, save, stepped = (
+    gluon.jit(function.fn)
+    for function in (triton_forward_step.put, triton_forward_step.save, triton_forward_step.stepped)
+)
 HIDDEN_SCALE = triton_forward_step.HIDDEN_SCALE
 
 
@@ -97,13 +97,6 @@ def parts_of(h, dtype: gl.constexpr, SCALED: gl.constexpr, PARTS: gl.constexpr):
 
 
 @gluon.jit
-def put(pointer, at, value, mine):
-    """Store, where it is wanted."""
-    if pointer is not None:
-        gl.store(pointer + at, value.to(pointer.dtype.element_ty), mask=mine)
-
-
-@gluon.jit
 def initial(pointer, of, reverse, n, u, mine):
     """A state as given, or zeros."""
     value = gl.zeros_like(mine.to(gl.float32))
@@ -155,45 +148,6 @@ def opened(a_i, a_f, a_g, a_o, opening, s, begun, reverse, n, u, sizes, mine, N,
         a_g += o_g
         a_o += o_o
     return a_i, a_f, a_g, a_o
-
-
-@gluon.jit
-def stepped(a_i, a_f, a_g, a_o, c, h, begun, rows, n, sizes, ROUNDED: gl.constexpr):
-    """A step from the state (c, h): i, f, g, o, c, tanhc, h, what is put out, what is passed on, and who has begun.
-
-    Where lengths differ, a row that has no data keeps its state and puts out nothing; before its first step it passes
-    on nothing, since `opening` stands for its initial state.
-    """
-    i, f, g, o, c_new = next_state(a_i, a_f, a_g, a_o, c, ROUNDED)
-    if sizes is not None:
-        valid = rows > n
-        c_new = gl.where(valid, c_new, c)
-    tanhc = tanh(c_new)
-    h_new = o * tanhc
-    y = h_new
-    shown = h_new
-    if sizes is not None:
-        y = gl.where(valid, h_new, 0.0)
-        h_new = gl.where(valid, h_new, h)
-        begun = begun | valid
-        shown = gl.where(begun, h_new, 0.0)
-    return i, f, g, o, c_new, tanhc, h_new, y, shown, begun
-
-
-@gluon.jit
-def save(i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t, reverse, n, u, mine, saved_of,
-         output_of):  # fmt: skip
-    """What step t leaves: the output, and whatever else is wanted."""
-    at = t.to(gl.int64) * saved_of[0] + n * saved_of[1] + u * saved_of[2]
-    put(i0, at, i, mine)
-    put(g0, at, g, mine)
-    put(f0, at, f, mine)
-    put(o0, at, o, mine)
-    put(h0, at, h, mine)
-    put(c0, at, c, mine)
-    put(tanhc0, at, tanhc, mine)
-    at = t.to(gl.int64) * output_of[0] + n * output_of[1] + reverse * output_of[2] + u * output_of[3]
-    put(output, at, y, mine)
 
 
 @gluon.jit

@@ -88,6 +88,45 @@ def put(pointer, at, value, mine):  # type: ignore[no-untyped-def]
 
 
 @jit
+def stepped(a_i, a_f, a_g, a_o, c, h, begun, valid, sizes, ROUNDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A step from the state (c, h): i, f, g, o, c, tanhc, h, what is put out, what is passed on, and who has begun.
+
+    Where lengths differ, a row without data, which is not `valid`, keeps its state and puts out nothing; before its
+    first step it passes on nothing, since `opening` stands for its initial state.
+    """
+    i, f, g, o, c_new = next_state(a_i, a_f, a_g, a_o, c, ROUNDED)
+    if sizes is not None:
+        c_new = tl.where(valid, c_new, c)
+    tanhc = tanh(c_new)
+    h_new = o * tanhc
+    y = h_new
+    shown = h_new
+    if sizes is not None:
+        y = tl.where(valid, h_new, 0.0)
+        h_new = tl.where(valid, h_new, h)
+        begun = begun | valid
+        shown = tl.where(begun, h_new, 0.0)
+    return i, f, g, o, c_new, tanhc, h_new, y, shown, begun
+
+
+@jit
+def save(  # type: ignore[no-untyped-def]
+    i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t, reverse, n, u, mine, saved_of, output_of
+):
+    """What step t leaves: the output, and whatever else is wanted."""
+    at = t.to(tl.int64) * saved_of[0] + n * saved_of[1] + u * saved_of[2]
+    put(i0, at, i, mine)
+    put(g0, at, g, mine)
+    put(f0, at, f, mine)
+    put(o0, at, o, mine)
+    put(h0, at, h, mine)
+    put(c0, at, c, mine)
+    put(tanhc0, at, tanhc, mine)
+    at = t.to(tl.int64) * output_of[0] + n * output_of[1] + reverse * output_of[2] + u * output_of[3]
+    put(output, at, y, mine)
+
+
+@jit
 def advance(  # type: ignore[no-untyped-def]
     exchange, w_hh, w_low, w_peak, gates, x_peak, w_ih_peak, bias, opening, h_start, c_start, output, hy, cy,
     i0, g0, f0, o0, h0, c0, tanhc0, i1, g1, f1, o1, h1, c1, tanhc1, sizes, carry, products, clock,
@@ -157,26 +196,18 @@ def advance(  # type: ignore[no-untyped-def]
         p_i, p_f, p_g, p_o = load_four(opening + reverse.to(tl.int64) * N * (4 * H) + n * (4 * H) + u, first, H)
         a_i, a_f, a_g, a_o = a_i + p_i, a_f + p_f, a_g + p_g, a_o + p_o
 
-    i, f, g, o, c = next_state(a_i, a_f, a_g, a_o, c_prev, output.dtype.element_ty == tl.float32)
-    y_mask = mine
+    valid = mine
     if sizes is not None:
-        y_mask = mine & (tl.load(sizes + t) > n)
-        c = tl.where(y_mask, c, c_prev)
-    tanhc = tanh(c)
-    h = o * tanhc
-    y = h
-    if sizes is not None:
-        y = tl.where(y_mask, h, 0.0)
-        h = tl.where(y_mask, h, h_prev)
-        begun = begun | y_mask
+        valid = mine & (tl.load(sizes + t) > n)
+    i, f, g, o, c, tanhc, h, y, shown, begun = stepped(
+        a_i, a_f, a_g, a_o, c_prev, h_prev, begun, valid, sizes, output.dtype.element_ty == tl.float32
+    )
 
     dtype = output.dtype.element_ty
     tl.store(carried, c.to(dtype).to(tl.float32), mask=mine)
-    shown = h
     if sizes is not None:
         tl.store(carried + chains, h.to(dtype).to(tl.float32), mask=mine)
         tl.store(carried + 2 * chains, begun.to(tl.float32), mask=mine)
-        shown = tl.where(begun, h, 0.0)
     if w_peak is not None:
         shown *= HIDDEN_SCALE
     there = exchange + (s % 2) * slot + n * WIDTH + u
@@ -184,15 +215,9 @@ def advance(  # type: ignore[no-untyped-def]
     tl.store(there, high, mask=mine)
     if w_low is not None:
         tl.store(there + N * WIDTH, (shown - high.to(tl.float32)).to(exchange.dtype.element_ty), mask=mine)
-    at = t * saved_of[0] + n * saved_of[1] + u * saved_of[2]
-    put(i0, at, i, mine)
-    put(g0, at, g, mine)
-    put(f0, at, f, mine)
-    put(o0, at, o, mine)
-    put(h0, at, h, mine)
-    put(c0, at, c, mine)
-    put(tanhc0, at, tanhc, mine)
-    put(output, t * output_of[0] + n * output_of[1] + reverse * output_of[2] + u * output_of[3], y, mine)
+    save(
+        i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t, reverse, n, u, mine, saved_of, output_of
+    )
     last = when(s == T - 1, mine)
     put(hy, reverse * hy_of[0] + n * hy_of[1] + u * hy_of[2], h, last)
     put(cy, reverse * cy_of[0] + n * cy_of[1] + u * cy_of[2], c, last)

@@ -180,7 +180,7 @@ def recur_forward(
             if sizes is not None:
                 h = hs[r]
             i, f, g, o, c, tanhc, h, y, shown, started = stepped(
-                a_i, a_f, a_g, a_o, cs[r], h, begun[r], rows, n, sizes, dtype == gl.float32
+                a_i, a_f, a_g, a_o, cs[r], h, begun[r], rows > n, sizes, dtype == gl.float32
             )
             if sizes is not None:
                 begun = replaced(begun, r, started)
