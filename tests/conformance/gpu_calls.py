@@ -24,7 +24,7 @@ BACKWARD_SIZES = {
     "partial_sums": (9, 64, 1024),
     "wide": (4, 256, 1024),
     "wide_with_a_tail": (4, 150, 1024),
-    "a_launch_a_step": (4, 300, 1024),
+    "a_launch_a_step": (4, 600, 1024),
     "partial_sums_of_an_odd_size": (5, 64, 1000),
     "from_memory": (4, 32, 2048),
     "few_rows_of_many_units": (4, 4, 2048),
@@ -34,6 +34,15 @@ BACKWARD_SIZES = {
     "batch_larger_than_the_device": (3, 4099, 40),
 }
 """Steps, rows and units of an LSTM's backward pass, by the way it runs on an H200."""
+
+FLOAT32_SIZES = {
+    "relay": (5, 128, 1024),
+    "relay_with_a_tail": (6, 100, 1024),
+    "streams_of_two_rows_each": (4, 300, 1024),
+    "streams_in_four_groups": (4, 1000, 512),
+    "streams_of_an_odd_depth": (4, 256, 896),
+}
+"""The same where float32 has ways of its own. The wide sizes are streams then, too."""
 
 FORWARD_SIZES = {
     "registers": (6, 64, 512),
@@ -73,8 +82,9 @@ def calls() -> Iterator[GpuCall]:
                     label = f"{operator.spec.name} {case} {dtype} {layout.__name__}"
                     yield GpuCall(label, operator, lambda c=case, d=dtype, lay=layout: lay(c.build(d)))
     for dtype in (F32, F16):
-        for name, (_, N, H) in BACKWARD_SIZES.items():
-            yield GpuCall(f"lstm_backward {name} {dtype}", lstm_spec.lstm_backward, partial(backward, 3, N, H, dtype))
+        sizes = {**BACKWARD_SIZES, **FLOAT32_SIZES} if dtype == F32 else BACKWARD_SIZES
+        for name, size in sizes.items():
+            yield GpuCall(f"lstm_backward {name} {dtype}", lstm_spec.lstm_backward, partial(backward, *size, dtype))
         for name, (_, N, H) in FORWARD_SIZES.items():
             yield GpuCall(f"lstm {name} {dtype}", lstm_spec.lstm, partial(forward, 3, N, H, dtype))
     yield GpuCall("lstm_backward, products", lstm_spec.lstm_backward, partial(backward, 64, 64, 512, F32))

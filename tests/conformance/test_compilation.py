@@ -18,6 +18,7 @@ PROGRAM = Path(__file__).with_name("compiled.py")
 SPECIAL = (
     "lstm_backward partial_sums torch.float16",
     "lstm_backward wide torch.float32",
+    "lstm_backward relay torch.float32",
     "lstm_backward a_launch_a_step torch.float16",
     "lstm shared_and_registers torch.float32",
     "lstm many_rows torch.float16",
@@ -28,7 +29,7 @@ SPECIAL = (
 )
 PLAIN = {"advance", "_cell", "_line", "_moments", "probabilities", "row_statistics"}
 GLUON = {"recur", "recur_forward"}
-HOPPER = {"relay", "recur_in_pairs", "multiply_halves"}
+HOPPER = {"relay", "relay_in_streams", "recur_in_pairs", "multiply_halves"}
 HOPPER |= {"logits_and_statistics", "fused_probabilities", "weight_grad_beside_p"}
 """Some functions that every GPU runs, all that it takes Gluon for, and those that it takes a Hopper for."""
 

@@ -2,8 +2,8 @@
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python tests/gpu/sanitized.py 0 4
 
-makes every fourth call, beginning with the first. Without torch's cache every tensor is an allocation of its own, so an
-access one past its end is seen.
+makes every fourth call, beginning with the first; with another argument, of those whose labels begin with it. Without
+torch's cache every tensor is an allocation of its own, so an access one past its end is seen.
 """
 
 import sys
@@ -20,11 +20,12 @@ from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import F32
 
 
-def main(first, step):
+def main(first="0", step="1", beginning=""):
     """Make every `step`-th call, in every precision that float32 products have."""
     count = 0
+    wanted = [call for call in calls() if call.label.startswith(beginning)]
     with torch.device("cuda"):
-        for label, operator, build in list(calls())[first::step]:
+        for label, operator, build in wanted[int(first) :: int(step)]:
             args = build()
             singles = any(tensor.dtype == F32 for tensor in tensors_in(args))
             for torch.backends.cuda.matmul.allow_tf32 in (False, True) if singles else (False,):
@@ -37,4 +38,4 @@ def main(first, step):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:] or ("0", "1")))
+    main(*sys.argv[1:])

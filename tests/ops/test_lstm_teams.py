@@ -5,9 +5,11 @@ import pytest
 pytest.importorskip("triton")
 
 from aclgrad.core.spec import F16, F32
+from aclgrad.gpu import launch
+from aclgrad.ops.lstm import triton_relays
 from aclgrad.ops.lstm.spec import LstmDims
-from aclgrad.ops.lstm.triton_relays import BLOCK, best_relay, relays
-from aclgrad.ops.lstm.triton_teams import WARPS, WIDE_UNITS, Limits, Place, best_team, teams
+from aclgrad.ops.lstm.triton_relays import BLOCK, Relay, Streams, best_relay, relays, streams
+from aclgrad.ops.lstm.triton_teams import RESERVED, WARPS, WIDE_UNITS, Limits, Place, best_team, teams
 
 H200 = Limits(programs=132, shared=220 * 1024, warpgroups=True)
 SMALL = Limits(programs=20, shared=90 * 1024, warpgroups=False)
@@ -67,6 +69,36 @@ def test_a_relay_covers_the_problem_and_is_resident_at_once(batch, hidden):
         assert relay.rows % (16 * WARPS // 8) == 0 and relay.rows & (relay.rows - 1) == 0
         weights, passing = 2 * WIDE_UNITS * depth * 2, relay.stages * min(relay.rows, BLOCK) * relay.chunk * 2 * 2
         assert relay.stages >= 2 and weights + passing <= H200.shared
+
+
+@pytest.mark.parametrize("hidden", [64, 256, 320, 512, 576, 768, 896, 960, 1024, 1088])
+@pytest.mark.parametrize("batch", [1, 64, 65, 129, 130, 150, 256, 300, 513, 1000, 1024, 5000])
+def test_streams_cover_the_problem_and_leave_no_warp_group_idle(batch, hidden):
+    problem = dims(batch, hidden, 1)
+    for relay in streams(problem, H200):
+        members, groups = relay.grid(problem)
+        assert members * groups <= H200.programs and members // relay.parts * WIDE_UNITS == hidden
+        assert members * relay.own >= relay.rows
+        counts = [min(batch - stream * relay.rows, relay.rows) for stream in range(2 * groups)]
+        assert sum(counts) == batch and min(counts) > 64  # two blocks of 64, one for either
+        slices = 4 * hidden // relay.parts // 64
+        assert slices * relay.parts * 64 == 4 * hidden and slices % relay.piece == 0
+        assert 2 * WIDE_UNITS * slices * 64 * 2 + triton_relays.RINGS <= H200.shared + RESERVED
+
+
+@pytest.mark.parametrize(("batch", "kind"), [(64, Relay), (128, Relay), (150, Streams), (256, Streams)])
+def test_streams_are_for_large_batches(batch, kind):
+    assert isinstance(best_relay(dims(batch, 1024, 1), F32, H200), kind)
+
+
+@pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
+def test_the_model_of_streams_knows_the_kernel():
+    from aclgrad.ops.lstm import triton_relay_streams as kernel
+
+    rows, deep, multipliers = kernel.BLOCK.value, kernel.DEEP.value, kernel.MULTIPLIERS.value
+    assert kernel.STREAMS.value == triton_relays.STREAMS and multipliers == triton_relays.MULTIPLIERS
+    assert rows == triton_relays.STREAM_BLOCK and deep == triton_relays.SLICE and kernel.UNITS.value == WIDE_UNITS
+    assert multipliers * kernel.RING.value * rows * deep * 2 == triton_relays.RINGS
 
 
 def test_relays_are_for_float32_warpgroups_and_one_direction():

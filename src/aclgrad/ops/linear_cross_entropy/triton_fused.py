@@ -100,7 +100,7 @@ class FusedProbabilities:
         self._p = hopper.Block((rows, columns), strides[2], (group, piece), dtype)
         self._numbers = (rows, columns, features, chunk.v0)
         self._run = resident(
-            fused_probabilities, rows, columns, dtype, device,
+            fused_probabilities, rows, columns, device,
             (self._x, self._w, self._p), (I64, F32, F32, F32, *self._numbers),
         )  # fmt: skip
 

@@ -173,7 +173,7 @@ class FusedLogits:
         self._out = None if strides[2] is None else hopper.Block((rows, columns), strides[2], (group, piece), dtype)
         self._numbers = (rows, columns, features, chunk.v0, tiles, self._out is not None)
         self._run = resident(
-            logits_and_statistics, rows, columns, dtype, device,
+            logits_and_statistics, rows, columns, device,
             (self._x, self._w, self._out or self._x), (I64, F32, F32, F32, *self._numbers),
         )  # fmt: skip
 

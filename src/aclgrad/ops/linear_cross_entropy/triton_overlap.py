@@ -107,7 +107,7 @@ class WeightGradBesideP:
         self._out = hopper.Block((rows, features), strides[2], (group, PIECE.value), dtype)
         self._numbers = (rows, features, tokens, after.v1 - after.v0, after.v0, strides[3], strides[0])
         self._run = resident(
-            weight_grad_beside_p, rows, features, dtype, device,
+            weight_grad_beside_p, rows, features, device,
             (self._p, self._x, self._out), (F32, dtype, I64, F32, *self._numbers),
         )  # fmt: skip
 

@@ -20,7 +20,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.runtime.jit import MockTensor
 
 from ...gpu import hopper
 from ...gpu.dialect import barrier, bulk_load, bulk_store
@@ -137,8 +136,8 @@ def store(GROUP: gl.constexpr, out, buffers, values, row, column, INDEX: gl.cons
 
 
 def resident(
-    function: Any, rows: int, columns: int, dtype: torch.dtype, device: torch.device,
-    matrices: Sequence[hopper.Block], others: Sequence[Any],
+    function: Any, rows: int, columns: int, device: torch.device, matrices: Sequence[hopper.Block],
+    others: Sequence[Any],
 ) -> Callable[..., None]:  # fmt: skip
     """The launcher of a kernel over the tiles of a [rows, columns] result.
 
@@ -146,7 +145,7 @@ def resident(
     """
     tiles = ceil_div(rows, ROWS.value) * ceil_div(columns, COLUMNS.value)
     grid = (min(multiprocessors(device), tiles), 1, 1)
-    stand_ins = [block(MockTensor(dtype)) for block in matrices]
+    stand_ins = (block.stand_in for block in matrices)
     kernel = compiled(function, (*stand_ins, *others), grid, device, num_warps=4, maxnreg=REGISTERS)
     launch: Callable[..., None] = kernel[grid]
     return launch

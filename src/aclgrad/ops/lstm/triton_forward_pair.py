@@ -23,14 +23,8 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 
-from ...gpu.dialect import bulk_load
 from .triton_forward_parts import (
     HIDDEN_SCALE,
     fetch,
@@ -43,16 +37,26 @@ from .triton_forward_parts import (
     save,
     stepped,
 )
+from .triton_rings import (
+    COLUMNS,
+    DEEP,
+    HELPER_REGISTERS,
+    RING,
+    ROWS,
+    STREAMS,
+    SUMS,
+    TILES,
+    barriers,
+    feed_tile,
+    multiply,
+    seen_by_copies,
+)
 from .triton_team_parts import LINE, wait_for
 
-UNITS, GATES, ROWS = gl.constexpr(16), gl.constexpr(64), gl.constexpr(64)
-DEEP = gl.constexpr(64)  # terms of the depth in a tile: 128 bytes
-STREAMS = gl.constexpr(2)
-RING = gl.constexpr(6)  # tiles of a stream
+UNITS, GATES = gl.constexpr(16), gl.constexpr(COLUMNS.value)
+REGISTERS = 168  # of a thread at the start, when 12 warps share 64 K
+STREAM_REGISTERS = gl.constexpr(232)
 SENT, WRITTEN = gl.constexpr(0), gl.constexpr(1)  # what a stream tells
-STREAM_REGISTERS, HELPER_REGISTERS = gl.constexpr(232), gl.constexpr(24)
-TILES = gl.constexpr(gl.NVMMASharedLayout(128, 16, 2))
-SUMS = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16]))
 CELLS = gl.constexpr(  # a thread has two rows and four neighbouring units
     gl.DistributedLinearLayout(
         [[0, 1], [0, 2], [8, 0]], [[0, 4], [0, 8], [1, 0], [2, 0], [4, 0]], [[16, 0], [32, 0]], [], [64, 16]
@@ -110,14 +114,6 @@ def mailbox(program, STREAM: gl.constexpr):
 
 
 @gluon.jit
-def seen_by_copies():
-    """What was written, by us or for all we know, is there for the bulk copy engine, too."""
-    gl.inline_asm_elementwise(
-        "fence.proxy.async.global; mov.u32 $0, 0;", "=r", [], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
 def feed(STREAM: gl.constexpr, states, ring, ready, free, counters, T, N, H: gl.constexpr, PIECE: gl.constexpr):
     """The warp that loads: of either 64 rows and every piece of the depth the low parts, then the high ones."""
     second = gl.program_id(0) % 2
@@ -133,11 +129,7 @@ def feed(STREAM: gl.constexpr, states, ring, ready, free, counters, T, N, H: gl.
             for piece in range(k0, k0 + H // 2, PIECE * DEEP):
                 for part in gl.static_range(2):
                     for k in gl.static_range(PIECE):
-                        at = tile % RING
-                        mbarrier.wait(free.index(at), ((tile // RING) & 1) ^ 1)
-                        mbarrier.expect(ready.index(at), ROWS * DEEP * 2)
-                        bulk_load(states, [row + (1 - part) * N, piece + k * DEEP], ready.index(at), ring.index(at))
-                        tile += 1
+                        tile = feed_tile(states, row + (1 - part) * N, piece + k * DEEP, tile, ring, ready, free)
 
 
 @gluon.jit
@@ -151,38 +143,6 @@ def tell(STREAM: gl.constexpr, told, counters, flags, T):
         mbarrier.wait(told.index(WRITTEN), s & 1)
         seen_by_copies()
         gl.atomic_add(counters + STREAM * LINE, 1, sem="release")
-
-
-@gluon.jit
-def multiply(total, tile, first, w_high, w_low, ring, ready, free, PIECE: gl.constexpr):
-    """Add the product of h and PIECE slices of the weights.
-
-    Matrix units cut sums off, to as many bits as the sum has by then. So sums begin anew here, and with the products of
-    low parts, which are small.
-    """
-    fresh = gl.zeros([ROWS, GATES], gl.float32, SUMS)
-    for k in gl.static_range(PIECE):
-        low = ready_tile(tile + k, ring, ready)
-        fresh = warpgroup_mma(low, w_high.index(first + k).permute((1, 0)), fresh, use_acc=k > 0, is_async=True)
-    for k in gl.static_range(PIECE):
-        high = ready_tile(tile + PIECE + k, ring, ready)
-        fresh = warpgroup_mma(high, w_low.index(first + k).permute((1, 0)), fresh, is_async=True)
-        fresh = warpgroup_mma_wait(PIECE, deps=[fresh])
-        mbarrier.arrive(free.index((tile + k) % RING))
-    for k in gl.static_range(PIECE):
-        high = ring.index((tile + PIECE + k) % RING)
-        fresh = warpgroup_mma(high, w_high.index(first + k).permute((1, 0)), fresh, is_async=True)
-    fresh = warpgroup_mma_wait(0, deps=[fresh])
-    for k in gl.static_range(PIECE):
-        mbarrier.arrive(free.index((tile + PIECE + k) % RING))
-    return total + fresh, tile + 2 * PIECE
-
-
-@gluon.jit
-def ready_tile(tile, ring, ready):
-    """A tile when it is there."""
-    mbarrier.wait(ready.index(tile % RING), (tile // RING) & 1)
-    return ring.index(tile % RING)
 
 
 @gluon.jit
@@ -249,7 +209,7 @@ def stream(
             total = gl.zeros([ROWS, GATES], gl.float32, SUMS)
             for half in range(2):  # the partner's rows, then our own
                 for first in range(0, COUNT, PIECE):
-                    total, tile = multiply(total, tile, first, w_high, w_low, ring, ready, free, PIECE)
+                    total, tile = multiply(total, tile, first, w_high, w_low, ring, ready, free, PIECE, PRECISE=True)
                     if (half == 0) & (first == 0):
                         save(
                             i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t - step, reverse, n, u,
@@ -290,15 +250,6 @@ def stream(
     )  # fmt: skip
     put(hy, reverse * hy_of[0] + n * hy_of[1] + u * hy_of[2], h, mine)
     put(cy, reverse * cy_of[0] + n * cy_of[1] + u * cy_of[2], c, mine)
-
-
-@gluon.jit
-def barriers(COUNT: gl.constexpr):
-    """So many, each for one arrival at a time."""
-    bars = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
-    for at in gl.static_range(COUNT):
-        mbarrier.init(bars.index(at), count=1)
-    return bars
 
 
 @gluon.jit

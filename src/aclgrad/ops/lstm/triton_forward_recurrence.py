@@ -6,15 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import triton
-from triton.runtime.jit import MockTensor
 
 from ...core.memory import Piece, Scratch
 from ...gpu.addresses import placed
-from ...gpu.launch import INTERPRETING, Kernel, StandIn, addresses_of, compiled, multiprocessors, stand_ins
+from ...gpu.launch import INTERPRETING, Kernel, multiprocessors
 from .dims import LstmDims
 from .triton_forward_products import multiply_finely
 from .triton_forward_step import advance
@@ -23,14 +22,14 @@ from .triton_move import Strides
 from .triton_products import Operand
 from .triton_teams import Limits
 
+if TYPE_CHECKING:
+    from ...gpu.hopper import BulkKernel
+
 ALIGN = 8
 """Elements to which rows of h are aligned in exchange."""
 
 LIBRARY_ROWS = {1: 512, 2: 192}
 """Rows from which the library multiplies what a step needs, by the number of its operands' parts."""
-
-PAIR_REGISTERS = 168
-"""Of a thread of a pair's at the start, when 12 warps share 64 K."""
 
 Multiplication = tuple[Operand, Operand, torch.Tensor]
 """Operands of `multiply_finely` and its result."""
@@ -166,7 +165,8 @@ class Pairs:
     """One launch, cooperative as a team's, of float32 in two parts."""
 
     def __init__(self, problem: ForwardProblem, pairs: ForwardPairs, scratch: Scratch) -> None:
-        from .triton_forward_pair import GATES, ROWS, STREAMS
+        from .triton_forward_pair import GATES
+        from .triton_rings import ROWS, STREAMS
         from .triton_team_parts import LINE
 
         self.problem, self.pairs = problem, pairs
@@ -176,47 +176,28 @@ class Pairs:
         self.flags = streams * LINE.value  # elements before them, the counters of all
         self.inbox = scratch.tensor((streams * members, GATES.value * ROWS.value), torch.float32)
         self._dtypes = (*problem.dtypes(precise=True), torch.int32, torch.int32, torch.float32)
-        self._misaligned: dict[tuple[StandIn, ...], Any] = {}
 
     @cached_property
-    def kernel(self) -> Any:
-        """See `Way`."""
-        return self._compiled(self._dtypes)
+    def kernel(self) -> BulkKernel:
+        """See `Way`. h is copied from one matrix: all parts of it lie below each other."""
+        from ...gpu.hopper import Block, BulkKernel
+        from .triton_forward_pair import REGISTERS, recur_in_pairs
+        from .triton_rings import DEEP, ROWS
 
-    def _compiled(self, pointers: Sequence[Any]) -> Any:
-        """The launcher for pointers that stand for themselves; see `stand_ins`."""
-        from .triton_forward_pair import recur_in_pairs
-
-        dims, grid = self.problem.dims, self.pairs.grid(self.problem.dims)
-        arguments = (self.states(MockTensor(torch.float16)), *pointers, *self.problem.numbers)
-        return compiled(
-            recur_in_pairs, arguments, grid, self.problem.device, **self.pairs.constants(dims), num_warps=4,
-            maxnreg=PAIR_REGISTERS, launch_cooperative_grid=True,
-        )[grid]  # fmt: skip
-
-    @cached_property
-    def states(self) -> Any:
-        """How h is copied: all parts of it below each other."""
-        from ...gpu.hopper import Block
-        from .triton_forward_pair import DEEP, ROWS
-
-        dims = self.problem.dims
-        return Block((4 * dims.D * dims.N, dims.H), dims.H, (ROWS.value, DEEP.value), torch.float16)
+        dims, problem = self.problem.dims, self.problem
+        states = Block((4 * dims.D * dims.N, dims.H), dims.H, (ROWS.value, DEEP.value), torch.float16)
+        return BulkKernel(
+            recur_in_pairs, self.pairs.grid(dims), problem.device, (states,), self._dtypes, problem.numbers,
+            self.pairs.constants(dims), num_warps=4, maxnreg=REGISTERS, launch_cooperative_grid=True,
+        )  # fmt: skip
 
     def __call__(self, workspace: torch.Tensor, exchange: Piece, operands: Sequence[Any]) -> None:
         """Compute; see `Way`."""
         self.meetings.view(workspace).zero_()
-        pointers = (
-            placed(exchange, workspace), *operands, placed(self.meetings, workspace),
+        self.kernel(
+            (exchange.view(workspace),), placed(exchange, workspace), *operands, placed(self.meetings, workspace),
             placed(self.meetings, workspace, self.flags), placed(self.inbox, workspace),
         )  # fmt: skip
-        run = self.kernel
-        addresses, aligned = addresses_of(pointers)
-        if not aligned:
-            lying = stand_ins(self._dtypes, addresses)
-            run = self._misaligned.get(lying) or self._misaligned.setdefault(lying, self._compiled(lying))
-        constants = self.pairs.constants(self.problem.dims).values()
-        run(self.states(exchange.view(workspace)), *pointers, *self.problem.numbers, *constants)
 
 
 class Steps:

@@ -21,7 +21,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.runtime.jit import MockTensor
 
 from ...gpu import hopper
 from ...gpu.dialect import bulk_load
@@ -161,7 +160,7 @@ class HalvesProduct:
         share = triton.cdiv(triton.cdiv(k, shares), depth) * depth
         self._numbers = (m, n, k, share, tiles * shares, depth, stacked)
         grid = (min(multiprocessors(device), tiles * shares), 1, 1)
-        stand_ins = [block(MockTensor(half)) for block in (self._a, self._a, self._b, self._b)]
+        stand_ins = [block.stand_in for block in (self._a, self._a, self._b, self._b)]
         arguments = (*stand_ins, torch.float32, *self._numbers)
         kernel = compiled(multiply_halves, arguments, grid, device, num_warps=4, maxnreg=REGISTERS)
         self._run: Any = kernel[grid]

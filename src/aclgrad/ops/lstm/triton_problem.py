@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from ...core.memory import Piece
-from ...gpu.launch import Kernel
 from .spec import LstmDims
 from .triton_move import Strides
 
@@ -70,13 +69,16 @@ class Problem:
         return max(*reaches, batch * gates_row + 4 * width)
 
 
-class ByPrecision:
+AnyKernel = TypeVar("AnyKernel")
+
+
+class ByPrecision(Generic[AnyKernel]):
     """A kernel that multiplies float32 as torch's switch for matrix products says at the time of the call."""
 
-    def __init__(self, problem: Problem, make: Any) -> None:
+    def __init__(self, problem: Problem, make: Callable[[bool], AnyKernel]) -> None:
         self._make = make
         self._float32 = problem.dtype == torch.float32
-        self._kernels: dict[bool, Kernel] = {}
+        self._kernels: dict[bool, AnyKernel] = {}
         self.now()
 
     @property
@@ -84,7 +86,7 @@ class ByPrecision:
         """Whether the switch, as it stands, wants all of float32."""
         return not (self._float32 and torch.backends.cuda.matmul.allow_tf32)
 
-    def now(self) -> Kernel:
+    def now(self) -> AnyKernel:
         """The kernel for the switch as it stands."""
         precise = self.precise
         if precise not in self._kernels:

@@ -17,23 +17,18 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from .triton_relay_parts import (
-    LEAST_PEAK,
     UNITS,
     fetch_row,
     gathered,
-    magnitude,
+    pass_on,
     product_of_halves,
-    put_halves,
     resident_halves,
-    scaled,
 )
 from .triton_team_parts import (
     LINE,
     SUMMED,
     add_four,
     arrive,
-    gate_gradients,
-    only,
     put_state,
     replaced,
     state,
@@ -120,27 +115,16 @@ def relay(
                 gradient = state(dh, dh_of, 0, n, u, mine)
             if sizes is not None:
                 dhs = replaced(dhs, r, gradient)
-            s_i, s_f, s_g, s_o, s_tanhc, s_c, y = ahead[r]
-            if t == 0:
-                s_c = gl.load(start + n * start_of[1] + u * start_of[2], mask=mine, other=0.0)
-            di, df, dg, do, dc_new = gate_gradients(gradient + y, dcs[r], s_i, s_f, s_g, s_o, s_tanhc, s_c)
-            if sizes is not None:
-                valid = gl.load(sizes + t) > n
-                di, df, dg, do, dc_new = only(valid, di, df, dg, do, dc_new, dcs[r])
+            di, df, dg, do, dc_new, largest = pass_on(
+                gradient, dcs[r], ahead[r], start, start_of, sizes, delta_high, delta_low, peaks, now, delta_of[1], t,
+                n, u, own < count, H, PRECISE,
+            )  # fmt: skip
             dcs = replaced(dcs, r, dc_new)
-            most = gl.maximum(gl.maximum(magnitude(di), magnitude(df)), gl.maximum(magnitude(dg), magnitude(do)))
-            largest = gl.maximum(gl.max(gl.where(mine, most, 0), axis=0), LEAST_PEAK)
             scales = replaced(scales, r, largest)
-            at = now + n * delta_of[1]
-            put_halves(delta_high, delta_low, at + u, scaled(di, largest), mine, PRECISE)
-            put_halves(delta_high, delta_low, at + H + u, scaled(df, largest), mine, PRECISE)
-            put_halves(delta_high, delta_low, at + 2 * H + u, scaled(dg, largest), mine, PRECISE)
-            put_halves(delta_high, delta_low, at + 3 * H + u, scaled(do, largest), mine, PRECISE)
-            gl.store(peaks + at // (4 * H), largest, mask=own < count)
-            sum_i += gl.where(mine, di, 0.0)
-            sum_f += gl.where(mine, df, 0.0)
-            sum_g += gl.where(mine, dg, 0.0)
-            sum_o += gl.where(mine, do, 0.0)
+            sum_i += di
+            sum_f += df
+            sum_g += dg
+            sum_o += do
         if me < owners:
             arrive(counters)
         for r in gl.static_range(OWN):
@@ -155,7 +139,7 @@ def relay(
             sum_g = gl.zeros_like(sum_g)
             sum_o = gl.zeros_like(sum_o)
         wait_for(counters, (s + 1) * owners)
-        for n1 in gl.static_range(0, ROWS, BLOCK):
+        for n1 in range(0, ROWS, BLOCK):
             passed = now + (n0 + n1) * delta_of[1] + part * (COUNT * CHUNK)
             total = product_of_halves(
                 delta_high + passed, delta_low + passed, delta_of[1], count - n1, w_high, w_low, high, low, BLOCK,

@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from ...gpu.dialect import async_load, barrier
 from . import triton_products
-from .triton_team_parts import fetch
+from .triton_team_parts import fetch, gate_gradients, only
 
 magnitude, scaled, unscaled = (
     gluon.jit(function.fn) for function in (triton_products.magnitude, triton_products.scaled, triton_products.unscaled)
@@ -105,6 +105,36 @@ def gathered(partial, own, u, mine, row_peak, w_peak, H: gl.constexpr, ROWS: gl.
     for k in gl.static_range(1, PARTS):
         total += gl.load(at + k * (ROWS * H), mask=mine, other=0.0, cache_modifier=".cg")
     return unscaled(unscaled(total, row_peak), w_peak)
+
+
+@gluon.jit
+def pass_on(gradient, dc, ahead, start, start_of, sizes, delta_high, delta_low, peaks, now, row_of, t, n, u, exists,
+            H: gl.constexpr, PRECISE: gl.constexpr):  # fmt: skip
+    """The gate gradients of a row at step t, passed on in halves: they, the new dc and the row's largest magnitude."""
+    mine = (u < H) & exists
+    s_i, s_f, s_g, s_o, s_tanhc, s_c, y = ahead
+    if t == 0:
+        s_c = gl.load(start + n * start_of[1] + u * start_of[2], mask=mine, other=0.0)
+    di, df, dg, do, dc_new = gate_gradients(gradient + y, dc, s_i, s_f, s_g, s_o, s_tanhc, s_c)
+    if sizes is not None:
+        valid = gl.load(sizes + t) > n
+        di, df, dg, do, dc_new = only(valid, di, df, dg, do, dc_new, dc)
+    most = gl.maximum(gl.maximum(magnitude(di), magnitude(df)), gl.maximum(magnitude(dg), magnitude(do)))
+    largest = gl.maximum(gl.max(gl.where(mine, most, 0), axis=0), LEAST_PEAK)
+    at = now + n * row_of
+    put_halves(delta_high, delta_low, at + u, scaled(di, largest), mine, PRECISE)
+    put_halves(delta_high, delta_low, at + H + u, scaled(df, largest), mine, PRECISE)
+    put_halves(delta_high, delta_low, at + 2 * H + u, scaled(dg, largest), mine, PRECISE)
+    put_halves(delta_high, delta_low, at + 3 * H + u, scaled(do, largest), mine, PRECISE)
+    gl.store(peaks + at // (4 * H), largest, mask=exists)
+    return (
+        gl.where(mine, di, 0.0),
+        gl.where(mine, df, 0.0),
+        gl.where(mine, dg, 0.0),
+        gl.where(mine, do, 0.0),
+        dc_new,
+        largest,
+    )
 
 
 @gluon.jit
