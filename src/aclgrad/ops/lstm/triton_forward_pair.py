@@ -41,6 +41,7 @@ from .triton_rings import (
     COLUMNS,
     DEEP,
     HELPER_REGISTERS,
+    LOADED,
     RING,
     ROWS,
     STREAMS,
@@ -49,6 +50,7 @@ from .triton_rings import (
     barriers,
     feed_tile,
     multiply,
+    resident_weights,
     seen_by_copies,
 )
 from .triton_team_parts import LINE, wait_for
@@ -67,16 +69,10 @@ CELLS = gl.constexpr(  # a thread has two rows and four neighbouring units
 @gluon.jit
 def pair_weights(w, u0, k0, H: gl.constexpr):
     """Half of the depth of the gates of these units, in the order in which `four_gates` takes them apart."""
-    COUNT: gl.constexpr = H // 2 // DEEP
-    weights = gl.allocate_shared_memory(gl.float16, [COUNT, GATES, DEEP], TILES)
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
-    row = gl.arange(0, GATES, gl.SliceLayout(1, layout))[:, None]
+    row = gl.arange(0, GATES, gl.SliceLayout(1, LOADED))
     unit = row // 16 + row // 2 % 4 * 4
     gate = row // 8 % 2 * 2 + row % 2
-    at = (gate * H + u0 + unit) * H + k0 + gl.arange(0, DEEP, gl.SliceLayout(0, layout))[None, :]
-    for first in range(COUNT):
-        weights.index(first).store(gl.load(w + at + first * DEEP))
-    return weights
+    return resident_weights(w, (gate * H + u0 + unit) * H + k0, H // 2 // DEEP)
 
 
 @gluon.jit

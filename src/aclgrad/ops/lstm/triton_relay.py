@@ -23,11 +23,10 @@ from .triton_relay_parts import (
     pass_on,
     product_of_halves,
     resident_halves,
+    set_aside,
 )
 from .triton_team_parts import (
     LINE,
-    SUMMED,
-    add_four,
     arrive,
     put_state,
     replaced,
@@ -132,12 +131,7 @@ def relay(
             mine = (u < H) & (own < count)
             new = fetch_row(saved, dy, gl.maximum(t - 1, 0), n0 + own, u, mine, saved_of, dy_of)
             ahead = replaced(ahead, r, new)
-        if (s % SUMMED == SUMMED - 1) | (t == 0):
-            add_four(to_sums, sum_i, sum_f, sum_g, sum_o, u < H, s >= SUMMED, H)
-            sum_i = gl.zeros_like(sum_i)
-            sum_f = gl.zeros_like(sum_f)
-            sum_g = gl.zeros_like(sum_g)
-            sum_o = gl.zeros_like(sum_o)
+        sum_i, sum_f, sum_g, sum_o = set_aside(to_sums, sum_i, sum_f, sum_g, sum_o, s, T, u < H, H)
         wait_for(counters, (s + 1) * owners)
         for n1 in range(0, ROWS, BLOCK):
             passed = now + (n0 + n1) * delta_of[1] + part * (COUNT * CHUNK)

@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from ...gpu.dialect import async_load, barrier
 from . import triton_products
-from .triton_team_parts import fetch, gate_gradients, only
+from .triton_team_parts import SUMMED, add_four, fetch, gate_gradients, only
 
 magnitude, scaled, unscaled = (
     gluon.jit(function.fn) for function in (triton_products.magnitude, triton_products.scaled, triton_products.unscaled)
@@ -135,6 +135,18 @@ def pass_on(gradient, dc, ahead, start, start_of, sizes, delta_high, delta_low, 
         dc_new,
         largest,
     )
+
+
+@gluon.jit
+def set_aside(to_sums, sum_i, sum_f, sum_g, sum_o, s, T, mask, H: gl.constexpr):
+    """Every so many steps, and after the last: add the sums to those before, and begin anew."""
+    if (s % SUMMED == SUMMED - 1) | (s == T - 1):
+        add_four(to_sums, sum_i, sum_f, sum_g, sum_o, mask, s >= SUMMED, H)
+        sum_i = gl.zeros_like(sum_i)
+        sum_f = gl.zeros_like(sum_f)
+        sum_g = gl.zeros_like(sum_g)
+        sum_o = gl.zeros_like(sum_o)
+    return sum_i, sum_f, sum_g, sum_o
 
 
 @gluon.jit

@@ -21,11 +21,12 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 
-from .triton_relay_parts import fetch_row, gathered, pass_on
+from .triton_relay_parts import fetch_row, gathered, pass_on, set_aside
 from .triton_rings import (
     COLUMNS,
     DEEP,
     HELPER_REGISTERS,
+    LOADED,
     RING,
     STREAMS,
     SUMS,
@@ -33,10 +34,11 @@ from .triton_rings import (
     barriers,
     feed_tile,
     multiply,
+    resident_weights,
     seen_by_copies,
 )
 from .triton_rings import ROWS as BLOCK
-from .triton_team_parts import LINE, SUMMED, add_four, put_state, replaced, state, wait_for
+from .triton_team_parts import LINE, put_state, replaced, state, wait_for
 
 PASSED, MULTIPLIED = gl.constexpr(0), gl.constexpr(1)  # what programs tell each other
 UNITS = gl.constexpr(COLUMNS.value)
@@ -54,14 +56,9 @@ SENT = gl.constexpr(  # a thread has two rows and four neighbouring units, four 
 @gluon.jit
 def relay_weights(source, u0, COUNT: gl.constexpr, STRIDE: gl.constexpr):
     """One half of this program's part of w_hh, its units in the order in which `in_fours` has them."""
-    weights = gl.allocate_shared_memory(gl.float16, [COUNT, UNITS, DEEP], TILES)
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
-    row = gl.arange(0, UNITS, gl.SliceLayout(1, layout))[:, None]
+    row = gl.arange(0, UNITS, gl.SliceLayout(1, LOADED))
     unit = row // 16 * 16 + row // 2 % 4 * 4 + row // 8 % 2 * 2 + row % 2
-    at = (u0 + unit) * STRIDE + gl.arange(0, DEEP, gl.SliceLayout(0, layout))[None, :]
-    for first in range(COUNT):
-        weights.index(first).store(gl.load(source + at + first * DEEP))
-    return weights
+    return resident_weights(source, (u0 + unit) * STRIDE, COUNT)
 
 
 @gluon.jit
@@ -218,12 +215,7 @@ def own_rows(
             sum_f += df
             sum_g += dg
             sum_o += do
-        if (s % SUMMED == SUMMED - 1) | (t == 0):
-            add_four(to_sums, sum_i, sum_f, sum_g, sum_o, u < H, s >= SUMMED, H)
-            sum_i = gl.zeros_like(sum_i)
-            sum_f = gl.zeros_like(sum_f)
-            sum_g = gl.zeros_like(sum_g)
-            sum_o = gl.zeros_like(sum_o)
+        sum_i, sum_f, sum_g, sum_o = set_aside(to_sums, sum_i, sum_f, sum_g, sum_o, s, T, u < H, H)
 
     for k in gl.static_range(STREAMS * OWN):
         n, exists = owned(k, N, ROWS, OWN)

@@ -21,6 +21,7 @@ DEEP = gl.constexpr(64)  # terms of the depth in a tile: 128 bytes
 RING = gl.constexpr(6)  # tiles
 HELPER_REGISTERS = gl.constexpr(24)  # of a thread in a warp that feeds or tells
 TILES = gl.constexpr(gl.NVMMASharedLayout(128, 16, 2))
+LOADED = gl.constexpr(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]))
 SUMS = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16]))
 
 
@@ -31,6 +32,16 @@ def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr = 1):
     for at in gl.static_range(COUNT):
         mbarrier.init(bars.index(at), count=ARRIVALS)
     return bars
+
+
+@gluon.jit
+def resident_weights(source, row, COUNT: gl.constexpr):
+    """Weights in shared memory: COUNT slices of the depth. `row` tells where the rows of a slice begin."""
+    weights = gl.allocate_shared_memory(gl.float16, [COUNT, COLUMNS, DEEP], TILES)
+    at = row[:, None] + gl.arange(0, DEEP, gl.SliceLayout(0, LOADED))[None, :]
+    for first in range(COUNT):
+        weights.index(first).store(gl.load(source + at + first * DEEP))
+    return weights
 
 
 @gluon.jit
