@@ -81,7 +81,7 @@ def test_pairs_cover_the_problem_and_are_resident_at_once(batch, hidden, directi
         members, groups, ways = pairs.grid(problem)
         assert members * groups * ways <= H200.programs and ways == directions
         assert members // 2 * forward.PAIR_UNITS == hidden and groups * forward.PAIR_ROWS >= batch
-        assert hidden // 2 // forward.CHUNK % pairs.piece == 0
+        assert hidden // 2 // forward.SLICE % pairs.piece == 0
 
 
 def test_pairs_are_for_operands_in_two_parts_and_warpgroups_with_room():
@@ -103,11 +103,12 @@ def test_a_large_batch_is_for_pairs_and_a_small_one_for_a_team(batch, hidden, di
 @pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
 def test_the_model_of_pairs_knows_the_kernel():
     from aclgrad.ops.lstm import triton_forward_pair as kernel
+    from aclgrad.ops.lstm.triton_rings import RING
 
     streams, rows, deep = kernel.STREAMS.value, kernel.ROWS.value, kernel.DEEP.value
     assert kernel.UNITS.value == forward.PAIR_UNITS and 4 * kernel.UNITS.value == kernel.GATES.value
-    assert 2 * rows * streams == forward.PAIR_ROWS and deep == forward.CHUNK
-    assert streams * kernel.RING.value * rows * deep * 2 == forward.PAIR_RINGS
+    assert 2 * rows * streams == forward.PAIR_ROWS and deep == forward.SLICE
+    assert streams * RING.value * rows * deep * 2 == forward.RINGS
     assert kernel.GATES.value * 2 * 2 // 2 == forward.PAIR_WEIGHTS  # two halves of two bytes, half of the depth
 
 

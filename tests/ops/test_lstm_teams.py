@@ -94,11 +94,12 @@ def test_streams_are_for_large_batches(batch, kind):
 @pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
 def test_the_model_of_streams_knows_the_kernel():
     from aclgrad.ops.lstm import triton_relay_streams as kernel
+    from aclgrad.ops.lstm.triton_rings import RING
 
     rows, deep, multipliers = kernel.BLOCK.value, kernel.DEEP.value, kernel.MULTIPLIERS.value
     assert kernel.STREAMS.value == triton_relays.STREAMS and multipliers == triton_relays.MULTIPLIERS
     assert rows == triton_relays.STREAM_BLOCK and deep == triton_relays.SLICE and kernel.UNITS.value == WIDE_UNITS
-    assert multipliers * kernel.RING.value * rows * deep * 2 == triton_relays.RINGS
+    assert multipliers * RING.value * rows * deep * 2 == triton_relays.RINGS
 
 
 def test_relays_are_for_float32_warpgroups_and_one_direction():

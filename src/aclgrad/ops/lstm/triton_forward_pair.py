@@ -42,18 +42,17 @@ from .triton_rings import (
     DEEP,
     HELPER_REGISTERS,
     LOADED,
-    RING,
     ROWS,
     STREAMS,
     SUMS,
-    TILES,
     barriers,
     feed_tile,
     multiply,
     resident_weights,
     seen_by_copies,
+    two_rings,
 )
-from .triton_team_parts import LINE, wait_for
+from .triton_team_parts import LINE, put_four, wait_for
 
 UNITS, GATES = gl.constexpr(16), gl.constexpr(COLUMNS.value)
 REGISTERS = 168  # of a thread at the start, when 12 warps share 64 K
@@ -213,10 +212,7 @@ def stream(
                         )  # fmt: skip
                 if half == 0:
                     p_i, p_f, p_g, p_o = four_gates(total)
-                    gl.store(to_them, p_i)
-                    gl.store(to_them + EACH, p_f)
-                    gl.store(to_them + 2 * EACH, p_g)
-                    gl.store(to_them + 3 * EACH, p_o)
+                    put_four(to_them, p_i, p_f, p_g, p_o, None, EACH)
                     mbarrier.arrive(told.index(SENT))
                     total = gl.zeros([ROWS, GATES], gl.float32, SUMS)
             wait_for(flag, s)
@@ -262,12 +258,7 @@ def recur_in_pairs(
     w_at = gl.program_id(2) * (4 * H * H)
     w_high = pair_weights(w_hh + w_at, u0, k0, H)
     w_rest = pair_weights(w_low + w_at, u0, k0, H)
-    ring0 = gl.allocate_shared_memory(gl.float16, [RING, ROWS, DEEP], TILES)
-    ring1 = gl.allocate_shared_memory(gl.float16, [RING, ROWS, DEEP], TILES)
-    ready0 = barriers(RING)
-    ready1 = barriers(RING)
-    free0 = barriers(RING)
-    free1 = barriers(RING)
+    ring0, ring1, ready0, ready1, free0, free1 = two_rings()
     told0 = barriers(2)
     told1 = barriers(2)
     fence_async_shared()

@@ -13,7 +13,7 @@ from typing import Any
 import triton
 
 from .dims import LstmDims
-from .triton_teams import FETCH, MULTIPLY, READ, RESERVED, Limits, Place
+from .triton_teams import FETCH, MULTIPLY, READ, RESERVED, RINGS, SLICE, Limits, Place
 
 REGISTERS, OTHER_REGISTERS = 264, 56
 """Registers of a thread by a count that knows what the compiler saves; those for everything but products."""
@@ -32,8 +32,8 @@ piece of the depth, where operands are in two parts and sums begin anew."""
 LAUNCHED, STEP_MULTIPLY = 7.0, 200e6
 """Microseconds of a step that is launched by itself at least; multiplications of half precision in a microsecond."""
 
-PAIR_UNITS, PAIR_ROWS, PAIR_RINGS, PAIR_WEIGHTS = 16, 256, 96 * 1024, 128
-"""Hidden units of a pair of programs, rows of its streams; bytes in each for h, and of weights for a hidden unit."""
+PAIR_UNITS, PAIR_ROWS, PAIR_WEIGHTS = 16, 256, 128
+"""Hidden units of a pair of programs, rows of its streams; bytes of weights that each has for a hidden unit."""
 
 PAIR_STEP, PAIR_SLICE = 7.5, 0.8
 """Microseconds of a pair's step, and for every slice of the depth on top."""
@@ -103,13 +103,11 @@ def best_team(dims: LstmDims, parts: int, limits: Limits | None) -> ForwardTeam 
 
 def best_pairs(dims: LstmDims, parts: int, limits: Limits | None) -> ForwardPairs | None:
     """Pairs of programs, if all are resident at once. They multiply operands in two parts."""
-    if limits is None or not limits.warpgroups or parts == 1 or dims.H % (2 * CHUNK):
+    if limits is None or not limits.warpgroups or parts == 1 or dims.H % (2 * SLICE):
         return None
-    slices = dims.H // 2 // CHUNK
+    slices = dims.H // 2 // SLICE
     pairs = ForwardPairs(2 - slices % 2, PAIR_STEP + slices * PAIR_SLICE)
-    fits = (
-        math.prod(pairs.grid(dims)) <= limits.programs and limits.shared + RESERVED > PAIR_RINGS + PAIR_WEIGHTS * dims.H
-    )
+    fits = math.prod(pairs.grid(dims)) <= limits.programs and limits.shared + RESERVED > RINGS + PAIR_WEIGHTS * dims.H
     return pairs if fits else None
 
 

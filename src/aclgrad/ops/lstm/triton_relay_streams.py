@@ -27,15 +27,14 @@ from .triton_rings import (
     DEEP,
     HELPER_REGISTERS,
     LOADED,
-    RING,
     STREAMS,
     SUMS,
-    TILES,
     barriers,
     feed_tile,
     multiply,
     resident_weights,
     seen_by_copies,
+    two_rings,
 )
 from .triton_rings import ROWS as BLOCK
 from .triton_team_parts import LINE, put_state, replaced, state, wait_for
@@ -276,12 +275,7 @@ def relay_in_streams(
     w_low = w_high
     if PRECISE:
         w_low = relay_weights(weights + 4 * H, u0, COUNT, 8 * H)
-    ring0 = gl.allocate_shared_memory(gl.float16, [RING, BLOCK, DEEP], TILES)
-    ring1 = gl.allocate_shared_memory(gl.float16, [RING, BLOCK, DEEP], TILES)
-    ready0 = barriers(RING)
-    ready1 = barriers(RING)
-    free0 = barriers(RING)
-    free1 = barriers(RING)
+    ring0, ring1, ready0, ready1, free0, free1 = two_rings()
     passed = barriers(STREAMS)
     multiplied = barriers(STREAMS, MULTIPLIERS)
     met = barriers(STREAMS)

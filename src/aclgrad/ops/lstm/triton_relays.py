@@ -17,7 +17,7 @@ from .spec import LstmDims
 from .triton_halves import Weights
 from .triton_problem import ByPrecision, Problem
 from .triton_products import Parts
-from .triton_teams import READ, RESERVED, WARPS, WIDE_MULTIPLY, WIDE_UNITS, Limits
+from .triton_teams import READ, RESERVED, RINGS, SLICE, WARPS, WIDE_MULTIPLY, WIDE_UNITS, Limits
 
 if TYPE_CHECKING:
     from ...gpu.hopper import BulkKernel
@@ -37,9 +37,6 @@ MULTIPLY = 2 * WIDE_MULTIPLY
 
 STREAMS, STREAM_BLOCK, MULTIPLIERS = 2, 64, 2
 """Streams of a group, rows that are multiplied at a time, and by how many warp groups side by side."""
-
-SLICE, RINGS = 64, 96 * 1024
-"""Terms of the depth in a tile, bytes for tiles."""
 
 MOST_ROWS_OWNED = 4
 """Rows of a stream that a program can own: they are written out one by one."""

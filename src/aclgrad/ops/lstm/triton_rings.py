@@ -35,6 +35,18 @@ def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr = 1):
 
 
 @gluon.jit
+def two_rings():
+    """For either of two that multiply: the tiles, the barriers that say that they are ready, and that they are free."""
+    ring0 = gl.allocate_shared_memory(gl.float16, [RING, ROWS, DEEP], TILES)
+    ring1 = gl.allocate_shared_memory(gl.float16, [RING, ROWS, DEEP], TILES)
+    ready0 = barriers(RING)
+    ready1 = barriers(RING)
+    free0 = barriers(RING)
+    free1 = barriers(RING)
+    return ring0, ring1, ready0, ready1, free0, free1
+
+
+@gluon.jit
 def resident_weights(source, row, COUNT: gl.constexpr):
     """Weights in shared memory: COUNT slices of the depth. `row` tells where the rows of a slice begin."""
     weights = gl.allocate_shared_memory(gl.float16, [COUNT, COLUMNS, DEEP], TILES)

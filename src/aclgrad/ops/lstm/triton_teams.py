@@ -33,6 +33,9 @@ READ, MULTIPLY, WIDE_MULTIPLY = 52e3, 2.3e6, 4.6e6
 WIDE_UNITS = 64
 """Units of a slice whose products warpgroups make."""
 
+SLICE, RINGS = 64, 96 * 1024
+"""Terms of the depth in a tile of a ring, bytes of both rings; see `triton_rings`."""
+
 WIDE_ROWS = 64
 """Rows, or twice as many, with which that pays."""
 
