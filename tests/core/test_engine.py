@@ -174,6 +174,6 @@ def test_lazily_negated_and_sparse_tensors_are_named(operator):
     imaginary = torch.randn(3, dtype=torch.complex64).conj().imag
     assert imaginary.is_neg()
     with pytest.raises(InvalidArgument, match="a is a lazily negated view"):
-        operator(imaginary, torch.ones(3), True)
+        operator.plan((imaginary, torch.ones(3), True))
     with pytest.raises(InvalidArgument, match=r"a has layout torch\.sparse_coo"):
-        operator(torch.ones(3).to_sparse(), torch.ones(3), True)
+        operator.plan((torch.ones(3).to_sparse(), torch.ones(3), True))

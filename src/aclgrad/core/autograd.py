@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from .errors import Unsupported
+from .memory import tensors_in
 
 
 class Gradient(NamedTuple):
@@ -17,22 +19,26 @@ class Gradient(NamedTuple):
     backward: Callable[..., Any]  # (ctx, *gradients of the outputs): the gradients of the inputs
 
 
-def is_plain(*tensors: torch.Tensor) -> bool:
-    """Whether these are values in memory that nobody traces.
+class Composed(NamedTuple):
+    """An operator that updates its arguments, made of others that torch differentiates."""
 
-    An operator may then be called past torch's dispatcher, or write over them.
-    """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        return False
-    if torch._C._len_torch_dispatch_stack():  # a mode that records what the dispatcher sees
-        return False
-    return all(type(tensor) in (torch.Tensor, torch.nn.Parameter) and _is_memory(tensor) for tensor in tensors)
+    formula: Callable[..., Any]  # takes what the operator takes
 
 
-def _is_memory(tensor: torch.Tensor) -> bool:
-    """False for what stands for a tensor: of torch.func, of the meta device, negated or zero until it is looked at."""
-    stands_for_another = torch._C._functorch.is_functorch_wrapped_tensor(tensor) or tensor.is_meta
-    return not (stands_for_another or tensor.is_neg() or tensor._is_zerotensor())
+def require_no_tangents(values: Sequence[Any]) -> None:
+    """Raise if a tensor has a derivative in forward mode, which torch's dispatcher would drop."""
+    if forward_ad._current_level < 0:
+        return
+    for tensor in tensors_in(values):
+        if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
+            raise Unsupported("there is no derivative in forward mode here; torch.nn's modules have one")
+
+
+def count_writes(written: Sequence[torch.Tensor]) -> None:
+    """Tell autograd what was written over, so that a gradient which still needs the old values is refused."""
+    for tensor in written:
+        if not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)
 
 
 class _Final(torch.autograd.Function):
@@ -59,7 +65,7 @@ def final(message: str, gradients: Sequence[torch.Tensor | None], *sources: torc
 def refusal(message: str) -> Gradient:
     """The gradient of an operator that has none: an error when it is asked for, where torch would return zeros."""
 
-    def keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any, **options: Any) -> None:
         """There is nothing to keep it for."""
 
     def refuse(ctx: Any, *grads: Any) -> Any:  # noqa: ARG001

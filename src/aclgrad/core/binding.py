@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .dispatch import keys_of
 from .errors import InvalidArgument, WrongType
 from .meta import Meta, Value, meta_of
 from .spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
@@ -22,8 +23,7 @@ def fingerprint(values: Sequence[Any]) -> tuple[Any, ...]:
     key: list[Any] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            lazy = value.is_neg() or value._is_zerotensor()
-            key.append((value.shape, value.stride(), value.dtype, value.device, value.layout, lazy))
+            key.append((value.shape, value.stride(), value.dtype, value.device, keys_of(value)))
         elif isinstance(value, list | tuple):
             key.append(fingerprint(value))
         else:
@@ -43,10 +43,6 @@ def _take_tensor(label: str, value: Any) -> Meta | None:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             raise InvalidArgument(f"{label} has layout {value.layout}, expected strided", label)
-        if value.is_neg():
-            raise InvalidArgument(f"{label} is a lazily negated view, expected resolve_neg() of it", label)
-        if value._is_zerotensor():
-            raise InvalidArgument(f"{label} is a tensor of zeros without memory, expected clone() of it", label)
         return meta_of(value)
     if value is None:
         return None

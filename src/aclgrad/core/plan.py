@@ -11,10 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import memory
+from .autograd import count_writes
 from .backends import Launch, choose, total_bytes
 from .binding import fingerprint, take
+from .dispatch import NotInMemory, dispatched, is_watched, require_memory, wants_dispatch
 from .errors import InvalidArgument
 from .meta import Meta, Value
 from .rules import one_device, outputs_do_not_overlap_themselves
@@ -69,13 +72,6 @@ def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([None if meta is None else _empty(meta) for meta in metas])
 
 
-def _tell_autograd(written: Sequence[Any]) -> None:
-    """Count what was written over, so that a gradient which still needs the old values is refused."""
-    for tensor in memory.tensors_in(written):
-        if not tensor.is_inference():
-            torch.autograd.graph.increment_version(tensor)
-
-
 def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
     """(first byte, one past the last) of every non-empty tensor among the values, whose spans are known in order."""
     starts = [tensor.data_ptr() for tensor in memory.tensors_in(values)]
@@ -108,21 +104,33 @@ class Operator:
     def __repr__(self) -> str:
         return f"<operator {self.spec.name} = {self.spec.aclnn}>"
 
-    def __call__(self, *args: Any, out: Any = None, backend: str | None = None) -> Any:
-        """Plan, allocate what is not given in `out`, launch; returns the output or the tuple of outputs."""
+    def __call__(self, *args: Any, out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
+        """The output or the tuple of outputs; those with `asked_by` only if they are `asked` for or given in `out`.
+
+        Straight to a kernel, or through torch's dispatcher where that has to know of the call (`core.dispatch`).
+        """
+        if is_watched() or wants_dispatch(args) or (out is not None and wants_dispatch((out,))):
+            return dispatched(self, args, out, backend, asked)
+        try:
+            return self.run(args, out, backend, asked)
+        except NotInMemory:
+            return dispatched(self, args, out, backend, asked)
+
+    def run(self, args: Sequence[Any], out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
+        """Plan, allocate what is not given in `out`, launch."""
         if out is None:
-            plan = self.plan(args, backend=backend)
+            plan = self.plan(args, backend=backend, asked=asked)
             outs = plan.allocate()
             if self.spec.updated:
                 plan.refuse_aliases(args, outs)
         else:
-            given = (out,) if len(self.spec.outs) == 1 else self._several(out)
-            plan = self.plan(args, given, backend=backend)
+            given = self.given(out)
+            plan = self.plan(args, given, backend=backend, asked=asked)
             outs = plan.allocate(given)
             plan.refuse_aliases(args, outs)
         plan.launch(args, outs, plan.workspace() if plan.workspace_size else None)
         if out is not None or self.spec.updated:
-            _tell_autograd(self.spec.written(args, outs))
+            count_writes(memory.tensors_in(self.spec.written(args, outs)))
         return outs[0] if len(outs) == 1 else outs
 
     def plan(
@@ -131,36 +139,40 @@ class Operator:
         outs: Sequence[Any] | None = None,
         *,
         backend: str | None = None,
+        asked: bool = False,
         strict: bool = False,
         soc: str | None = None,
     ) -> Plan:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
-        key = (fingerprint(args), None if outs is None else fingerprint(outs), backend, strict, soc)
+        key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc)
         try:
             plan = self._plans.get(key)
         except TypeError:  # of something that cannot be hashed the takers will say what it is
-            return self._derive(args, outs, backend, strict, soc)
+            plan, key = None, None
         if plan is None:
-            plan = self._derive(args, outs, backend, strict, soc)
+            call, produced = self.describe(args, outs, asked, strict, soc)
+            self._require_memory(args, outs, strict)
+            with _disable_current_modes():  # what a plan allocates is real, whoever replaces tensors around it
+                plan = Plan(call, produced, *choose(call, backend))
             if len(self._plans) >= PLAN_CACHE_SIZE:
                 self._plans.clear()
-            self._plans[key] = plan
+            if key is not None:
+                self._plans[key] = plan
         return plan
 
-    def _derive(
-        self,
-        args: Sequence[Any],
-        outs: Sequence[Any] | None,
-        backend: str | None,
-        strict: bool,
-        soc: str | None,
-    ) -> Plan:
-        call, produced = self.describe(args, outs, strict, soc)
-        name, launch = choose(call, backend)
-        return Plan(call, produced, name, launch)
+    def _require_memory(self, args: Sequence[Any], outs: Sequence[Any] | None, strict: bool) -> None:
+        """Raise if a kernel could not find a tensor by its address."""
+        for param, value in zip((*self.spec.args, *self.spec.outs), (*args, *(outs or ())), strict=False):
+            for tensor in memory.tensors_in((value,)):
+                require_memory(param.aclnn if strict else param.name, tensor)
 
     def describe(
-        self, args: Sequence[Any], outs: Sequence[Any] | None = None, strict: bool = False, soc: str | None = None
+        self,
+        args: Sequence[Any],
+        outs: Sequence[Any] | None = None,
+        asked: bool = False,
+        strict: bool = False,
+        soc: str | None = None,
     ) -> tuple[Call, tuple[Value, ...]]:
         """The call, judged by the contract, and the metadata of what it produces (None: not produced)."""
         spec = self.spec
@@ -170,13 +182,15 @@ class Operator:
         for rule in (*spec.rules, one_device, outputs_do_not_overlap_themselves):
             rule(call)
         produced = tuple(
-            (given[out.name] if given[out.name] is not None else out.meta(call)) if out.wanted(call) else None
-            for out in spec.outs
+            (given[out.name] or out.meta(call)) if out.is_produced(call, asked) else None for out in spec.outs
         )
         complete = {**bound, **dict(zip(spec.out_names, produced, strict=True))}
         return Call(spec, complete, strict, soc), produced
 
-    def _several(self, out: Any) -> tuple[Any, ...]:
+    def given(self, out: Any) -> tuple[Any, ...]:
+        """What the caller gave for each output; None where nothing."""
+        if len(self.spec.outs) == 1:
+            return (out,)
         names = ", ".join(self.spec.out_names)
         if not isinstance(out, list | tuple) or len(out) != len(self.spec.outs):
             raise InvalidArgument(

@@ -74,15 +74,29 @@ Shape: TypeAlias = "tuple[int, ...]"
 
 
 @dataclass(frozen=True)
-class Out(Param):
-    """An output tensor: how its shape, dtype and layout follow from the inputs, and when it is produced at all."""
+class Produced(Param):
+    """What an output tensor and a list of them have in common: the dtypes, and when it is produced at all.
+
+    The document's caller asks for some outputs by giving them memory; in Python a flag of the name `asked_by` does.
+    """
 
     dtypes: tuple[torch.dtype, ...]
+    generous: tuple[torch.dtype, ...] = field(default=(), kw_only=True)
+    wanted: Callable[[Call], bool] = field(default=lambda call: True, kw_only=True)
+    asked_by: str | None = field(default=None, kw_only=True)
+
+    def is_produced(self, call: Call, asked: bool) -> bool:
+        """Whether a call produces it."""
+        return self.wanted(call) if self.asked_by is None else asked or call[self.name] is not None
+
+
+@dataclass(frozen=True)
+class Out(Produced):
+    """An output tensor: how its shape, dtype and layout follow from the inputs."""
+
     shape: Callable[[Call], Shape]
     dtype: Callable[[Call], torch.dtype]
     like: str | None = None  # keep the memory layout of this input when the output is allocated here
-    wanted: Callable[[Call], bool] = lambda call: True
-    generous: tuple[torch.dtype, ...] = ()
     rounded_as: str | None = None  # the contract rounds intermediate results to the dtype of this input
 
     def meta(self, call: Call) -> Meta | tuple[Meta, ...]:
@@ -97,14 +111,11 @@ class Out(Param):
 
 
 @dataclass(frozen=True)
-class OutList(Param):
+class OutList(Produced):
     """An output list of tensors."""
 
-    dtypes: tuple[torch.dtype, ...]
     shapes: Callable[[Call], Sequence[Shape]]
     dtype: Callable[[Call], torch.dtype]
-    wanted: Callable[[Call], bool] = lambda call: True
-    generous: tuple[torch.dtype, ...] = ()
 
     def meta(self, call: Call) -> Meta | tuple[Meta, ...]:
         """Metadata of freshly allocated outputs."""
@@ -155,7 +166,12 @@ class OpSpec:
         """What a call writes to, in the order of `written_names`."""
         return (*outs, *(args[k] for k in self.updated))
 
-    @property
+    @cached_property
+    def asked_by(self) -> tuple[str, ...]:
+        """The Python flags that ask for outputs."""
+        return tuple(out.asked_by for out in self.outs if out.asked_by is not None)
+
+    @cached_property
     def out_names(self) -> tuple[str, ...]:
         """Python names of the outputs."""
         return tuple(out.name for out in self.outs)

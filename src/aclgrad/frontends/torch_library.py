@@ -15,13 +15,30 @@ from typing import Any, get_type_hints
 
 import torch
 
-from ..core.autograd import refusal
+from ..core.autograd import Composed, final, refusal, require_no_tangents
+from ..core.dispatch import NAMESPACE, chosen_backend, wants_gradient
+from ..core.errors import Unsupported
+from ..core.memory import tensors_in
 from ..core.plan import Operator, allocated
 from ..core.registry import operators
 from ..core.spec import BoolArray, Flag, Float, InOut, Int, OutList, Param, TensorList
 
-NAMESPACE = "aclgrad"
-LIBRARY: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+class Library(torch.library.Library):
+    """Torch's, whose gradients refuse to drop a derivative in forward mode."""
+
+    def impl(self, op_name: Any, fn: Any, dispatch_key: Any = "", **options: Any) -> Any:
+        """Register a kernel, that of a gradient behind a check."""
+
+        def checked(*args: Any, **named: Any) -> Any:
+            require_no_tangents((*args, *named.values()))
+            return fn(*args, **named)
+
+        kernel = checked if dispatch_key == "Autograd" else fn
+        return super().impl(op_name, kernel, dispatch_key, **options)  # type: ignore[no-untyped-call]  # torch's
+
+
+LIBRARY: Any = Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 DEVICES = ("CPU", "CUDA")
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)  # what is planned for must be what comes
 
@@ -40,17 +57,36 @@ def register() -> None:
 
 
 def differentiate(operator: Operator) -> None:
-    """Register the operator's gradient, or its refusal; torch takes neither for an op that updates its arguments."""
+    """Register the operator's gradient, or its refusal."""
     spec = operator.spec
+    known = importlib.import_module(f"{spec.package}.autograd").GRADIENTS.get(spec.name)
+    message = f"aclgrad.{spec.name} cannot be differentiated; docs/pytorch.md says which modules can, and how often"
     if spec.updated:
+        LIBRARY.impl(spec.name, _differentiable_update(operator, known, message), "Autograd")
         return
-    known = importlib.import_module(f"{spec.package}.autograd").GRADIENTS
-    gradient = known.get(spec.name) or refusal(
-        f"aclgrad.{spec.name} cannot be differentiated; docs/pytorch.md says which modules can, and how often"
-    )
+    gradient = known or refusal(message)
     torch.library.register_autograd(
         f"{NAMESPACE}::{spec.name}", gradient.backward, setup_context=gradient.setup, lib=LIBRARY
     )
+
+
+def _differentiable_update(operator: Operator, known: Composed | None, message: str) -> Callable[..., Any]:
+    """The gradient of an op that updates its arguments, which `torch.library.register_autograd` does not take."""
+    spec = operator.spec
+    op = getattr(getattr(torch.ops, NAMESPACE), spec.name).default
+
+    def kernel(*args: Any) -> Any:
+        if known is not None and wants_gradient(args):
+            return known.formula(*args)
+        if wants_gradient([args[k] for k in spec.updated if k < len(args)] if spec.outs else args):
+            raise Unsupported(message)
+        with torch._C._AutoDispatchBelowAutograd():
+            results = op(*args)
+        if not wants_gradient(args):
+            return results
+        return tuple(final(message, results, *(tensor for tensor in tensors_in(args) if tensor.requires_grad)))
+
+    return kernel
 
 
 def schema(operator: Operator, function: Callable[..., Any] | None) -> str:
@@ -65,6 +101,8 @@ def schema(operator: Operator, function: Callable[..., Any] | None) -> str:
         default = parameters[param.name].default if parameters else inspect.Parameter.empty
         given = "" if default is inspect.Parameter.empty else f"={default}"
         arguments.append(f"{kind}{optional} {param.name}{given}")
+    if spec.asked_by:
+        arguments += ["*", *(f"bool {flag}=False" for flag in spec.asked_by)]
     returned = ["Tensor[]" if isinstance(out, OutList) else "Tensor" for out in spec.outs]
     result = returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
     return f"{spec.name}({', '.join(arguments)}) -> {result}"
@@ -76,13 +114,13 @@ def define(operator: Operator, function: Callable[..., Any] | None) -> None:
     parameters = inspect.signature(function).parameters if function else {}
     defaults = [parameters[param.name].default for param in spec.args] if function else []
 
-    def kernel(*args: Any) -> Any:
+    def kernel(*args: Any, **flags: bool) -> Any:
         complete = (*args, *defaults[len(args) :])  # the dispatcher leaves out what equals its default at the end
-        outs = operator(*complete)
+        outs = operator.run(complete, backend=chosen_backend.get(), asked=any(flags.values()))
         return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
 
-    def fake(*args: Any) -> Any:
-        _, produced = operator.describe((*args, *defaults[len(args) :]))
+    def fake(*args: Any, **flags: bool) -> Any:
+        _, produced = operator.describe((*args, *defaults[len(args) :]), asked=any(flags.values()))
         return _returned(operator, allocated(produced), args)
 
     LIBRARY.define(schema(operator, function), tags=TAGS)

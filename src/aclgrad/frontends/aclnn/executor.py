@@ -9,11 +9,13 @@ from typing import Any
 import torch
 
 from ...core import memory
+from ...core.autograd import count_writes
+from ...core.dispatch import wants_gradient
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
 from ...core.meta import Meta, meta_of
 from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
-from ...core.spec import BoolArray, Param, TensorList
+from ...core.spec import BoolArray, OpSpec, Param, TensorList
 from ...core.spec import OutList as OutListParam
 from ..acl import findings, ordering
 from ..acl.arguments import size_t
@@ -37,7 +39,7 @@ Plain = tuple[Param, torch.Tensor, Meta]
 class Executor:
     """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
 
-    __slots__ = ("_bound", "_live", "_plain", "args", "outs", "plan", "repeatable")
+    __slots__ = ("_bound", "_live", "_plain", "_written", "args", "outs", "plan", "repeatable")
 
     def __init__(self, plan: Plan, args: list[Any], outs: list[Any]) -> None:
         self.plan = plan
@@ -78,6 +80,7 @@ class Executor:
             if findings.strict and plan.nbytes:
                 ordering.submitted(queue, plan.call.spec.aclnn, self._touches(args, outs, scratch, workspace))
             queue.submit(task, small=plan.nbytes <= SMALL_BYTES and plan.workspace_size <= SMALL_BYTES)
+        count_writes(self._written)
 
     def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
         needed = self.workspace_size
@@ -133,6 +136,7 @@ class Executor:
         ]
         plan.refuse_aliases(args, outs)
         self._bound, self._plain, self._live = bound, plain, (args, outs)
+        self._written = _unwatched(spec, self.args, self.outs)
         return args, outs
 
 
@@ -181,6 +185,18 @@ def _tensor(label: str, value: Any) -> Any:
     if type(value) is int:
         return TENSORS.get(value, label) if value else None
     return value
+
+
+def _unwatched(spec: OpSpec, args: Sequence[Any], outs: Sequence[Any]) -> list[torch.Tensor]:
+    """What is written to of torch's own tensors, none of which autograd may follow: it would not see the write."""
+    written = spec.written(args, outs)
+    for name, value in zip(spec.written_names, written, strict=True):
+        if wants_gradient((value,)):
+            label = spec.params[name].aclnn
+            raise InvalidArgument(
+                f"{label} requires a gradient, expected detach() of it: autograd sees no write", label
+            )
+    return memory.tensors_in(written)
 
 
 def _is_handle(value: Any) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from ...core.errors import InvalidArgument, Unsupported, WrongType
+from ...core.errors import InvalidArgument, WrongType
 from ...core.meta import dtype_name
 
 
@@ -25,15 +24,6 @@ def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
     if dtype is None:
         return list(tensors)
     return [t if t.dtype == torch.float64 else t.to(dtype) for t in tensors]
-
-
-def require_no_tangents(*tensors: Tensor | None) -> None:
-    """Raise if a tensor has a derivative in forward mode, which torch's dispatcher would drop."""
-    if forward_ad._current_level < 0:
-        return
-    for tensor in tensors:
-        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
-            raise Unsupported("there is no derivative in forward mode here; torch.nn's modules have one")
 
 
 def require_tensor(name: str, value: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient
+from ...core.autograd import Composed, Gradient
 
 
 def _keep_x(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG001
@@ -30,7 +30,13 @@ def _hardsigmoid_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
     return _scaled(ctx, grad), None
 
 
+def _in_place(x: Tensor) -> None:
+    """The gradient needs what was there."""
+    x.copy_(torch.ops.aclgrad.hardsigmoid(x.clone()))
+
+
 GRADIENTS = {
     "hardsigmoid": Gradient(_keep_x, _hardsigmoid),
+    "hardsigmoid_": Composed(_in_place),
     "hardsigmoid_backward": Gradient(_keep_x, _hardsigmoid_backward),
 }

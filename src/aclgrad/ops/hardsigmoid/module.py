@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._shared.modules import require_no_tangents, require_tensor
+from .._shared.modules import require_tensor
 
 
 class Hardsigmoid(nn.Hardsigmoid):
@@ -21,11 +21,7 @@ class Hardsigmoid(nn.Hardsigmoid):
     def forward(self, input: Tensor) -> Tensor:
         """min(max(x / 6 + 1/2, 0), 1), over the input where `inplace` asks for it."""
         require_tensor("input", input)
-        require_no_tangents(input)
         if not self.inplace:
             return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
-        needs_it = torch.is_grad_enabled() and input.requires_grad  # the gradient needs what was there
-        if needs_it or input.is_neg():  # what a negated view shows is nowhere in memory
-            return input.copy_(torch.ops.aclgrad.hardsigmoid(input.clone()))
         torch.ops.aclgrad.hardsigmoid_(input)
         return input

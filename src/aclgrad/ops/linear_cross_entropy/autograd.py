@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, final, is_plain
+from ...core.autograd import Gradient, final
+from ...core.dispatch import is_plain
 from . import training
 from .scale import scale_
 

@@ -7,13 +7,10 @@ from typing import TypeAlias, cast
 import torch
 from torch import Tensor
 
-from ...core import memory
 from ...core.errors import InvalidArgument
-from ...core.meta import Meta, contiguous_strides
 from . import spec, spec_forward
 from .reference import unpack_bits
 
-OUTPUTS = len(spec_forward.linear_online_max_sum.spec.outs)
 Statistics: TypeAlias = "tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]"
 
 
@@ -48,12 +45,8 @@ def linear_online_max_sum(
     (tensor([254], dtype=torch.uint8), tensor([1, 0]))
     """
     arguments = (input, weight, target, vocab_start_index, vocab_end_index)
-    if return_logits and (out is None or (isinstance(out, list | tuple) and len(out) == OUTPUTS and out[-1] is None)):
-        spec_forward.linear_online_max_sum.plan(arguments, out, backend=backend)  # shapes first
-        shape = (input.shape[0], weight.shape[0])
-        logits = memory.empty(Meta(shape, contiguous_strides(shape), input.dtype, input.device))
-        out = (*(out or (None,) * 5)[:5], logits)
-    return cast(Statistics, spec_forward.linear_online_max_sum(*arguments, out=out, backend=backend))
+    results = spec_forward.linear_online_max_sum(*arguments, out=out, backend=backend, asked=return_logits)
+    return cast(Statistics, results)
 
 
 def cross_entropy_with_max_sum(

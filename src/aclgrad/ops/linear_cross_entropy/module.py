@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_tensor
+from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_tensor
 from .autograd import PerToken
 from .training import REDUCTIONS, counts, loss_and_gradients
 
@@ -46,7 +46,6 @@ def linear_cross_entropy(
     require_shape("target", target, leading, "[...], a class index for every row of input")
     if target.dtype == torch.uint8:  # as torch takes them
         target = target.long()
-    require_no_tangents(input, weight)
     ignored = IGNORE_INDEX if ignore_index is None else ignore_index
     lower = autocast_dtype(input)
     if lower is None:

@@ -98,7 +98,7 @@ linear_online_max_sum = register(
             Out(
                 "vocab_parallel_logits", "vocabParallelLogitsOutOptional", HALVES,
                 lambda call: (call.dims.BT, call.dims.V), dtype_of("input"),
-                wanted=lambda call: call["vocab_parallel_logits"] is not None, generous=GENEROUS,
+                generous=GENEROUS, asked_by="return_logits",
             ),
         ),
         dims=_dims,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from ...core.autograd import is_plain
+from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from ...core.plan import Operator
 from ...core.rules import dtype_of, rank, required, same_dtype, shape, shape_of, supported_dtypes

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, is_plain, refusal
+from ...core.autograd import Gradient, refusal
+from ...core.dispatch import is_plain
 from ...core.errors import Unsupported
 from . import spec
 

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
-from ...core.autograd import is_plain
+from ...core.autograd import require_no_tangents
+from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_states
+from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
 from .autograd import Sequences
 from .packing import Packing
 
@@ -72,7 +73,7 @@ class LSTM(nn.RNNBase):
     def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
         """In autocast's dtype where it is on; layer by layer if there is dropout between them or some are frozen."""
         weights = [getattr(self, name) for name in self._flat_weights_names]  # as they are now: they may be replaced
-        require_no_tangents(x, *(hx or ()), *weights)
+        require_no_tangents((x, *(hx or ()), *weights))
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
             require_dtype("input", x, weights[0].dtype, "weight_ih_l0")

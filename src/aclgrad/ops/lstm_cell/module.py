@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_states
+from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
 
 States = tuple[Tensor, Tensor]
 
@@ -29,7 +29,6 @@ class LSTMCell(nn.LSTMCell):
         require_shape("input", input, [None] * batched + [self.input_size], "[N, input_size] or [input_size]")
         states = (*input.shape[:-1], self.hidden_size)
         require_states(hx, states, "[N, hidden_size]" if batched else "[hidden_size]")
-        require_no_tangents(input, *(hx or ()), *self.parameters())
         h, c = hx if hx is not None else [input.new_zeros(states)] * 2
         if batched:
             return self._step(input, h, c)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
+from ...core.autograd import require_no_tangents
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import require_no_tangents, require_shape
+from .._shared.modules import require_shape
 from .autograd import Normalised
 
 Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -40,7 +41,7 @@ class SyncBatchNorm(nn.SyncBatchNorm):
                 "input",
             )
         self.require_supported(self)
-        require_no_tangents(input, self.weight, self.bias)
+        require_no_tangents((input, self.weight, self.bias))
         mean, invstd, counts = self._statistics(input)
         return Normalised.apply(  # type: ignore[no-untyped-call, no-any-return]
             input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce()
