@@ -96,7 +96,9 @@ def calls() -> Iterator[GpuCall]:
             build = partial(many.build, dtype)
             yield GpuCall(f"gradient of {rows} {dtype}", linear_cross_entropy_backward, build)
         yield GpuCall(f"loss and gradients {dtype}", training.together, partial(head, 300, 264, 33008, dtype))
+        yield from token_calls(dtype, 300, 264, 33008)
     yield GpuCall("loss and gradients float32", training.together, partial(head, 40, 65, 257, F32))
+    yield from token_calls(F32, 40, 65, 257)
     yield GpuCall("gradients scaled", scale_, lambda: [torch.randn(5, 7), torch.tensor(0.5)])
 
 
@@ -144,3 +146,14 @@ def head(tokens, hidden, rows, dtype):
     """Arguments of the loss with its gradients."""
     x, w = torch.randn(tokens, hidden).to(dtype), (torch.randn(rows, hidden) * hidden**-0.5).to(dtype)
     return [x, w, torch.randint(0, rows, (tokens,)), -100, True, True, True]
+
+
+def token_calls(dtype, tokens, hidden, rows):
+    """The losses of all tokens, and their gradient from statistics that may be any."""
+    inputs = partial(head, tokens, hidden, rows, dtype)
+    yield GpuCall(f"token losses {dtype}", training.losses, lambda: inputs()[:4])
+    yield GpuCall(
+        f"token gradients {dtype}",
+        training.gradients,
+        lambda: [torch.randn(tokens), *inputs()[:4], *torch.ones(3, tokens), True, True],
+    )

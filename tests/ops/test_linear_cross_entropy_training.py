@@ -78,9 +78,12 @@ def test_blocks_of_several_parts(tokens, dtype):
 def test_one_after_the_other(reduction, dtype, backend):
     skip_double(backend, dtype)
     x, w, target = head(19, 24, 131, dtype, index=torch.int32)
-    loss, state = training.forward(x, w, target, reduction=reduction, backend=backend)
-    gradients = training.backward(torch.ones_like(loss), x, w, target, state, reduction=reduction, backend=backend)
-    check((loss, *gradients), x, w, target, reduction=reduction)
+    losses, *statistics = training.token_losses(x, w, target, backend=backend)
+    grad = torch.ones_like(losses)
+    if reduction == "mean":
+        grad /= (target != -100).sum()
+    gradients = training.token_gradients(grad, x, w, target, statistics, backend=backend)
+    check((training.reduced(losses, target, -100, reduction), *gradients), x, w, target, reduction=reduction)
 
 
 @pytest.mark.parametrize("wanted", [(True, False), (False, True), (False, False)])
@@ -92,8 +95,9 @@ def test_what_is_not_wanted_is_not_computed(wanted, backend):
     assert [result is not None for result in results[1:]] == list(wanted)
     check(results, x, w, target)
     torch.testing.assert_close(results[0], expected[0])
-    _, state = training.forward(x, w, target, backend=backend)
-    later = training.backward(torch.ones(()), x, w, target, state, **flags, backend=backend)
+    _, *statistics = training.token_losses(x, w, target, backend=backend)
+    grad = torch.ones(19) / (target != -100).sum()
+    later = training.token_gradients(grad, x, w, target, statistics, **flags, backend=backend)
     assert [result is not None for result in later] == list(wanted)
     check((None, *later), x, w, target)
 
@@ -127,28 +131,42 @@ def test_matrices_of_any_layout(backend):
 def test_a_target_that_does_not_exist_is_named():
     x, w, target = head(5, 8, 30, torch.float32)
     target[2], target[3] = 30, -1
-    for function in (training.loss_and_gradients, training.forward):
+    for function in (training.loss_and_gradients, training.token_losses):
         with pytest.raises(InvalidArgument, match=r"target\[2\] is 30, expected 0 to 29 or ignore_index = -100"):
             function(x, w, target)
 
 
 @pytest.mark.gpu
-def test_a_target_that_does_not_exist_makes_the_loss_undefined(monkeypatch):
-    """On a device nobody waits to look at the targets first."""
-    monkeypatch.setattr(training, "require_targets", lambda *args: None)
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_a_target_that_does_not_exist_makes_everything_undefined(dtype):
+    """On a device nobody waits to look at the targets first, and a step with such gradients must not go unnoticed."""
     with torch.device("cuda" if GPU else "cpu"):
-        x, w, target = head(5, 8, 30, torch.float32)
+        x, w, target = head(5, 8, 30, dtype)
         target[2] = 30
-        for loss, *_ in (f(x, w, target, backend="triton") for f in (training.loss_and_gradients, training.forward)):
-            assert bool(loss.isnan())
+        arguments = (x, w, target, -100, True, True, True)
+        loss, dx, dw = launched(OPERATOR, arguments)
+        assert bool(loss.isnan()) and bool(dx[2].isnan().all()) and bool(dw.isnan().all())
+        assert not bool(dx[0].isnan().any())
+        losses, *statistics = launched(training.losses, (x, w, target, -100))
+        assert losses.isnan().tolist() == [False, False, True, False, False]
+        dx, dw = launched(
+            training.gradients, (torch.ones(5), x, w, target, -100, *statistics, True, True)
+        )  # fmt: skip
+        assert bool(dx[2].isnan().all()) and bool(dw.isnan().all()) and not bool(dx[0].isnan().any())
+
+
+def launched(operator, arguments):
+    """Results of a plan, past the look at values that only a CPU's tensors get."""
+    plan = operator.plan(arguments, backend="triton")
+    outs = plan.allocate()
+    plan.launch(arguments, outs, plan.workspace())
+    return outs
 
 
 def test_reductions_are_named():
     x, w, target = head(5, 8, 30, torch.float32)
     with pytest.raises(InvalidArgument, match="reduction is 'none', expected one of mean, sum"):
         training.loss_and_gradients(x, w, target, reduction="none")
-    with pytest.raises(InvalidArgument, match="reduction is 'max', expected one of mean, sum, none"):
-        training.forward(x, w, target, reduction="max")
     with pytest.raises(InvalidArgument, match="weight has shape"):
         training.loss_and_gradients(x, w[:, 1:], target)
 
@@ -170,7 +188,6 @@ def test_same_bits_for_any_number_of_threads():
     try:
         for count in (1, 3):
             torch.set_num_threads(count)
-            OPERATOR._plans.clear()
             results = training.loss_and_gradients(*args, backend="cpu")
             assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
     finally:
@@ -235,7 +252,7 @@ def test_phases_fit_the_budget(dims):
     tokens, hidden, rows = dims
     x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
     target = torch.empty(tokens, dtype=torch.int64, device="meta")
-    call = OPERATOR.plan((x, w, target, -100, True, True, True), backend="reference").call
+    call, _ = OPERATOR.describe((x, w, target, -100, True, True, True))
     budget = triton_training.BUDGET - 24 * tokens
     chunk, borrowed = triton_phases.chunk_rows(call, budget), triton_phases.borrowable(call, budget)
     of_statistics = 8 * -(-rows // 256) + 4

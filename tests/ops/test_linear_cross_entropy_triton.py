@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aclgrad.core.backends import widen
-from aclgrad.ops.linear_cross_entropy import kernel_triton, reference, spec, triton_plan
+from aclgrad.ops.linear_cross_entropy import reference, spec, triton_gradient, triton_plan
 from aclgrad.testing import assert_within_baseline, poisoned_memory
 
 pytestmark = pytest.mark.gpu
@@ -48,9 +48,9 @@ def small_chunks(monkeypatch):
     """Chunks and strips of a few tiles, as if memory were short."""
     monkeypatch.setattr(triton_plan, "WHOLE", 0)
     for name in ("P_ALONE", "P_BESIDE_LOGITS", "P_OF_TWO"):
-        monkeypatch.setattr(kernel_triton, name, 1 << 13)
+        monkeypatch.setattr(triton_gradient, name, 1 << 13)
     for name in ("STRIP", "STRIP_AS_RESERVE"):
-        monkeypatch.setattr(kernel_triton, name, 1 << 17)
+        monkeypatch.setattr(triton_gradient, name, 1 << 17)
     OPERATOR._plans.clear()
     yield
     OPERATOR._plans.clear()
@@ -92,10 +92,10 @@ def test_memory_is_bounded_and_p_never_whole(dims):
             ((tokens,), torch.bool), ((tokens,), torch.int64), ((tokens,), torch.float32),
         )
     ]  # fmt: skip
-    call = OPERATOR.plan((*meta[:5], 0.0, meta[5], meta[5], None), backend="reference").call
+    call, _ = OPERATOR.describe((*meta[:5], 0.0, meta[5], meta[5], None))
     for budget, strip in (
-        (kernel_triton.P_ALONE, kernel_triton.STRIP_AS_RESERVE),
-        (kernel_triton.P_BESIDE_LOGITS, kernel_triton.STRIP),
+        (triton_gradient.P_ALONE, triton_gradient.STRIP_AS_RESERVE),
+        (triton_gradient.P_BESIDE_LOGITS, triton_gradient.STRIP),
     ):
         cut = triton_plan.cut(call, budget)
         held = cut.rows * cut.columns * 2 + triton_plan.strip_rows(cut.rows, cut.columns, strip) * cut.columns * 4

@@ -29,7 +29,7 @@ PLAN_CACHE_SIZE = 2048
 class Plan:
     """Everything phase two needs but the memory: the kernel, the outputs' metadata, the workspace size."""
 
-    __slots__ = ("_arg_spans", "_out_spans", "backend", "call", "device", "launch", "nbytes", "outs", "workspace_size")
+    __slots__ = ("_arg_spans", "_out_spans", "backend", "call", "device", "launch", "nbytes", "outs")
 
     def __init__(self, call: Call, outs: tuple[Value, ...], backend: str, launch: Launch) -> None:
         self.call = call
@@ -37,10 +37,14 @@ class Plan:
         self.backend = backend
         self.launch = launch
         self.device = call.device
-        self.workspace_size = launch.workspace
         self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])
         self._arg_spans = [meta.span for _, meta in call.metas(*(arg.name for arg in call.spec.args))]
         self._out_spans = [meta.span for _, meta in call.metas(*call.spec.out_names)]
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of scratch memory that a launch needs now: it may depend on the number of threads."""
+        return self.launch.workspace
 
     def allocate(self, given: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The outputs: the caller's where given, fresh memory otherwise, None where the output is not produced."""
@@ -128,7 +132,10 @@ class Operator:
             plan = self.plan(args, given, backend=backend, asked=asked)
             outs = plan.allocate(given)
             plan.refuse_aliases(args, outs)
-        plan.launch(args, outs, plan.workspace() if plan.workspace_size else None)
+        if self.spec.value_rule is not None and plan.device.type == "cpu":
+            self.spec.value_rule(args)
+        size = plan.workspace_size
+        plan.launch(args, outs, memory.workspace(size, plan.device) if size else None)
         if out is not None or self.spec.updated:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))
         return outs[0] if len(outs) == 1 else outs

@@ -132,7 +132,9 @@ class OpSpec:
 
     `args` and `outs` stand in the document's order. `rules` run in order and raise; the first that fails names
     the fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the
-    outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input.
+    outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata
+    cannot tell, `value_rule` finds in the arguments' values; only a CPU's are looked at, since nobody waits for a
+    device.
     """
 
     name: str
@@ -142,6 +144,7 @@ class OpSpec:
     rules: tuple[Rule, ...]
     dims: Callable[[Call], Any] = lambda call: None
     pointwise: bool = False
+    value_rule: Callable[[Sequence[Any]], None] | None = None
     reference_options: Callable[[Call], dict[str, Any]] = lambda call: {}
     package: str = ""
     summary: str = ""

@@ -39,10 +39,11 @@ Plain = tuple[Param, torch.Tensor, Meta]
 class Executor:
     """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
 
-    __slots__ = ("_bound", "_live", "_plain", "_written", "args", "outs", "plan", "repeatable")
+    __slots__ = ("_bound", "_live", "_plain", "_size", "_written", "args", "outs", "plan", "repeatable")
 
     def __init__(self, plan: Plan, args: list[Any], outs: list[Any]) -> None:
         self.plan = plan
+        self._size = plan.workspace_size  # as phase one tells it, whatever becomes of the number of threads
         self.args = args
         self.outs = outs
         self.repeatable = False
@@ -57,13 +58,12 @@ class Executor:
     @property
     def workspace_size(self) -> int:
         """Bytes the caller must provide: the plan's, with room to align them."""
-        size = self.plan.workspace_size
-        return size + memory.ALIGNMENT if size else 0
+        return self._size + memory.ALIGNMENT if self._size else 0
 
     def run(self, workspace: Any, workspace_size: Any, stream: Any) -> None:
         """Enqueue the work. Everything that can be refused is refused here, before anything is written."""
         plan = self.plan
-        scratch = self._workspace(workspace, workspace_size) if plan.workspace_size else None
+        scratch = self._workspace(workspace, workspace_size) if self._size else None
         args, outs = self._operands()
         if scratch is not None:
             plan.refuse_aliases(args, outs, scratch)
@@ -79,7 +79,7 @@ class Executor:
         else:
             if findings.strict and plan.nbytes:
                 ordering.submitted(queue, plan.call.spec.aclnn, self._touches(args, outs, scratch, workspace))
-            queue.submit(task, small=plan.nbytes <= SMALL_BYTES and plan.workspace_size <= SMALL_BYTES)
+            queue.submit(task, small=plan.nbytes <= SMALL_BYTES and self._size <= SMALL_BYTES)
         count_writes(self._written)
 
     def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
@@ -96,7 +96,7 @@ class Executor:
         else:
             block = DEVICE.view(size_t("workspace", workspace), (needed,), (1,), 0, torch.uint8)
         start = -block.data_ptr() % memory.ALIGNMENT
-        return block[start : start + self.plan.workspace_size]
+        return block[start : start + self._size]
 
     def _touches(
         self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None, workspace: Any

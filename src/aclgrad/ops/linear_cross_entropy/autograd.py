@@ -1,11 +1,12 @@
 """Linear cross entropy as a differentiable function of its input and weight.
 
 A scalar loss brings its gradients along; what arrives from above scales them, in place since they are as large as the
-weight. Losses of single tokens are differentiated by the gradient operator, which computes the logits once more.
+weight. Losses of single tokens are differentiated by an operator that computes the logits once more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,37 +42,36 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
     return *final(ONCE, scaled, *ctx.saved_tensors[:2], grad), *nothing
 
 
+@torch.no_grad()
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced: a graph may not change what its forward part returned."""
-    if not is_plain(factor, gradient):
-        return gradient * factor.to(gradient.dtype)
-    torch.ops.aclgrad.scale_(gradient, factor)
-    return gradient
+    result = gradient if is_plain(factor, gradient) else gradient.clone()
+    torch.ops.aclgrad.scale_(result, factor)
+    return result
 
 
-GRADIENTS = {"loss_and_gradients": Gradient(_keep_gradients, _loss)}
-FURTHER = (training.together, scale_)
+def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
+    x, weight, target, ctx.ignored = inputs
+    _, *statistics = output
+    ctx.save_for_backward(x, weight, target, *statistics)
+    ctx.mark_non_differentiable(*statistics)
+    ctx.set_materialize_grads(False)
+
+
+def _token_losses(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * 4
+    x, weight, target, *statistics = ctx.saved_tensors
+    wants = ctx.needs_input_grad[:2]
+    arguments = (grad, x, weight, target, ctx.ignored, *statistics)
+    found = torch.ops.aclgrad.token_gradients(*arguments, *wants)
+    wanted = [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
+    return *final(ONCE, wanted, x, weight, grad), None, None
+
+
+GRADIENTS = {
+    "loss_and_gradients": Gradient(_keep_gradients, _loss),
+    "token_losses": Gradient(_keep_statistics, _token_losses),
+}
+FURTHER = (training.together, training.losses, training.gradients, scale_)
 """Operators that no document knows."""
-
-
-class PerToken(torch.autograd.Function):
-    """The loss of every token [BT]."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: input [BT, H], weight [V, H], target [BT], ignore_index."""
-        x, weight, target, ctx.ignored = arguments
-        loss, state = training.forward(x, weight, target, ignore_index=ctx.ignored, reduction="none")
-        ctx.save_for_backward(x, weight, target, *state)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """By the operator that recomputes the logits."""
-        x, weight, target, *state = ctx.saved_tensors
-        wants_x, wants_weight, *_ = ctx.needs_input_grad
-        found = training.backward(
-            gradients[0], x, weight, target, training.State(*state), ignore_index=ctx.ignored, reduction="none",
-            wants_input_grad=wants_x, wants_weight_grad=wants_weight,
-        )  # fmt: skip
-        return *final(ONCE, found, x, weight, *gradients), None, None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,9 @@ from ...cpu.lanes import pointer_at
 from ...cpu.procedures import named
 from ...cpu.threads import barrier, share
 from ...cpu.vecmath import exp
+from ...cpu.workspace import TeamWorkspace
 from .cpu_plan import BLOCK_PARTS, Plan, make_plan
+from .cpu_statistics import shift_of
 from .empty import Zeros
 
 GRAIN = 1 << 20  # multiplications of one product that are worth a thread
@@ -34,14 +36,12 @@ ONE = np.float32(1)
 
 
 @jit
-def _probabilities(p: Any, logits: Any, columns: int, own: int, logits_max: Any, sum_exp: Any, scale: Any) -> None:
-    """One row of p, less one-hot at `own` if that is among the columns. It may take the place of its logits."""
-    inside = 0 <= own < columns
-    own_logit = logits[own if inside else 0]
+def _probabilities(p: Any, logits: Any, columns: int, own: int, shift: Any, sum_exp: Any, scale: Any) -> None:
+    """One row of p, less one-hot at `own` if that is among the columns."""
     for j in range(columns):
-        p[j] = exp(logits[j] - logits_max) / sum_exp * scale
-    if inside:
-        p[own] = (exp(own_logit - logits_max) / sum_exp - ONE) * scale
+        p[j] = exp(logits[j] - shift) / sum_exp * scale
+    if 0 <= own < columns:
+        p[own] = (exp(logits[own] - shift) / sum_exp - ONE) * scale
 
 
 @jit
@@ -56,7 +56,9 @@ def _scaled_copy(out: Any, stride: int, source: Any, source_stride: int, count: 
 
 @jit
 def _own_target(token: int, plan: Plan, mask: Any, target: Any) -> int:
-    """The row of `weight` that is the token's target, -1 where the mask says it is elsewhere."""
+    """The row of `weight` that is the token's target, -1 where a mask says it is elsewhere."""
+    if mask is None:
+        return target[token * plan.target]  # type: ignore[no-any-return]
     elsewhere = mask[(token >> plan.mask_bits) * plan.mask] >> (token & ((1 << plan.mask_bits) - 1))
     return -1 if elsewhere & 1 else target[token * plan.target]
 
@@ -71,13 +73,13 @@ def _make_strip(dtype: torch.dtype) -> Any:
     @jit
     def strip(
         plan: Plan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any, p: Any,
-        grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, softmax: Any,
-        input_grad: Any, weight_grad: Any,
+        grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any,
+        kept: Any, input_grad: Any, weight_grad: Any,
     ) -> None:  # fmt: skip
         height, part = plan.height, plan.part
         m, n = min(2 * height, rows - row), min(part, columns - column)
-        kept = t + row < plan.kept
-        if softmax is None and not kept:
+        known = t + row < plan.kept
+        if softmax is None and not known:
             lane_bytes = (plan.features + depth - 1) // depth * unit
             x, w = base + plan.x_a + (t + row) * lane_bytes, base + plan.w_t + column * lane_bytes
             down, across = (m + height - 1) // height, (n + width - 1) // width
@@ -88,14 +90,14 @@ def _make_strip(dtype: torch.dtype) -> Any:
             own = _own_target(token, plan, mask, target) - v - column
             if logits_max is not None:
                 top, total = logits_max[token * plan.logits_max], sum_exp[token * plan.sum_exp]
-                if not kept and plan.rounds:
-                    _scaled_copy(line, 1, logits + i * part, 1, n, ONE)
-                    _probabilities(line, line, n, own, top, total, scale)
-                elif not kept:
+                if not known:
                     _probabilities(line, logits + i * part, n, own, top, total, scale)
-                elif weight_grad is not None:
-                    kept_logits = weight_grad + (v * plan.features + token * columns + column)
-                    _probabilities(line, kept_logits, n, own, top, total, scale)
+                elif kept is not None:
+                    shift = top - shift_of(tops[(v + column) // part * plan.tokens + token])
+                    waiting = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
+                    _probabilities(line, waiting, n, own, shift, total, scale)
+                if others is not None and 0 <= own < n:
+                    line[own] = -(others[token * plan.others] / total) * scale
             if softmax is not None:
                 given = softmax + (token * plan.softmax_row + (v + column) * plan.softmax_column)
                 _scaled_copy(line, 1, given, plan.softmax_column, n, scale)
@@ -139,17 +141,18 @@ def _make_kernel(dtype: torch.dtype) -> Any:
     """The kernel for matrices of one dtype; arguments that a mode does not read and outputs not wanted are None."""
     gemm, strip, add_product = gemm_for(dtype), _make_strip(dtype), _make_add_product(dtype)
     pack, width, tall = gemm.pack, gemm.width, gemm.rows
-    depth, unit, itemsize = gemm.operand.depth, gemm.operand.unit, gemm.operand.itemsize
+    depth, unit = gemm.operand.depth, gemm.operand.unit
 
     def linear_cross_entropy_backward(
         thread: int, threads: int, team: Any, sums: Any, grad: Any, input: Any, weight: Any, mask: Any, target: Any,
-        logits_max: Any, sum_exp: Any, softmax: Any, input_grad: Any, weight_grad: Any, *numbers: int,
+        logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any, kept: Any,
+        input_grad: Any, weight_grad: Any, *numbers: int,
     ) -> None:  # fmt: skip
         plan = Plan(*numbers)
         base, features, height = address_of(sums), plan.features, plan.height
         feature_panels = (features + width - 1) // width
         x_b_block = feature_panels * width * (plan.block_tokens // depth) * unit
-        logits = pointer_at(base + plan.strips + thread * 2 * height * plan.part * (unit + itemsize), sums)
+        logits = pointer_at(base + plan.shared + thread * plan.each, sums)
         p = pointer_at(address_of(logits) + 2 * height * plan.part * unit, input)
         input_sums = base + plan.input_sums
         if input_grad is not None and plan.direct:
@@ -188,7 +191,8 @@ def _make_kernel(dtype: torch.dtype) -> Any:
                 for task in range(first, last):
                     strip(
                         plan, base, t, task % down * 2 * height, rows, v, task // down * plan.part, columns, logits, p,
-                        grad, mask, target, logits_max, sum_exp, softmax, input_grad, weight_grad,
+                        grad, mask, target, logits_max, sum_exp, others, softmax, tops, kept,
+                        input_grad, weight_grad,
                     )  # fmt: skip
                 barrier(team)
                 if input_grad is not None:
@@ -209,42 +213,79 @@ def _make_kernel(dtype: torch.dtype) -> Any:
     return named(linear_cross_entropy_backward, f"linear_cross_entropy_backward_{gemm.name}")
 
 
+class Operands(NamedTuple):
+    """What the kernel reads, in the order of its arguments; None where a mode does without."""
+
+    grad: Any
+    input: Any
+    weight: Any
+    target_mask: Any
+    masked_target: Any
+    logits_max: Any
+    sum_exp_logits: Any
+    sum_exp_others: Any = None  # but of the own targets, whose p − 1 comes from there
+    softmax: Any = None
+    tops: Any = None  # of every part and token: the largest logit
+    kept: Any = None  # where logits less those wait
+
+
 class Gradient:
     """Phase two: passes on the addresses of a call beside the numbers of its plan."""
 
-    __slots__ = ("_kernel", "_numbers", "_read", "_threads", "workspace")
+    __slots__ = ("_kernel", "_numbers", "_workspace")
 
-    def __init__(self, call: Call, kept: int | None = None, parts: int = BLOCK_PARTS) -> None:
-        """With statistics of rounded logits, `kept` tokens have theirs in the memory of weight_grad (`cpu_statistics`).
-
-        The others' are rounded too, so that all probabilities of a token sum up to 1.
-        """
+    def __init__(self, call: Call, dtypes: Operands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
+        """`kept` tokens have their logits in the memory of weight_grad (`cpu_statistics`)."""
         dtype = call["input"].dtype
-        self._threads = teams.team_size(math.prod(call.dims), GRAIN)
-        plan = make_plan(call, gemm_for(dtype), self._threads, parts)
-        plan = plan._replace(kept=kept or 0, rounds=int(kept is not None))
+        plan = make_plan(call, gemm_for(dtype), kept, parts)
         self._numbers = tuple(plan)
-        self.workspace = plan.end
-        statistics = ("logits_max", "sum_exp_logits")
-        unread = ("label_smoothing", *(statistics if call["softmax"] is not None else ()))
-        given = {param.name: None if param.name in unread else call[param.name] for param in call.spec.args}
-        self._read = [index for index, meta in enumerate(given.values()) if meta is not None]
-        del given["label_smoothing"]
-        dtypes = {name: meta and meta.dtype for name, meta in given.items()}
-        dtypes["target_mask"] = torch.uint8  # bools are bytes too
+        self._workspace = TeamWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
         outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
-        sums = torch.promote_types(dtype, torch.float32)
-        signature = (TEAM, sums, *dtypes.values(), *outs, *(int for _ in plan))
+        signature = (TEAM, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *(int for _ in plan))
         self._kernel = teams.compile(_make_kernel(dtype), signature)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory."""
+        return self._workspace.size
+
+    def run(self, operands: Operands, outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
+        """Compute into the outputs."""
+        tensors = (workspace, *operands, *outs)
+        addresses = (tensor.data_ptr() for tensor in tensors if tensor is not None)
+        self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
+
+
+class LinearCrossEntropyBackward:
+    """Phase two of `linear_cross_entropy_backward`."""
+
+    __slots__ = ("_gradient", "_recomputes")
+
+    def __init__(self, call: Call) -> None:
+        self._recomputes = call["softmax"] is None
+        metas = self._operands([call[param.name] for param in call.spec.args])
+        dtypes = Operands(*(meta and meta.dtype for meta in metas))
+        self._gradient = Gradient(call, dtypes._replace(target_mask=torch.uint8))  # bools are bytes too
+
+    def _operands(self, args: Sequence[Any]) -> Operands:
+        grad, x, weight, mask, target, _, logits_max, sum_exp, softmax = args
+        if not self._recomputes:
+            logits_max = sum_exp = None
+        return Operands(grad, x, weight, mask, target, logits_max, sum_exp, softmax=softmax)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory."""
+        return self._gradient.workspace
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
-        tensors = [workspace, *(args[index] for index in self._read), *(out for out in outs if out is not None)]
-        self._kernel(self._threads, *(tensor.data_ptr() for tensor in tensors), *self._numbers)
+        assert workspace is not None  # every thread has a place there
+        self._gradient.run(self._operands(args), outs, workspace)
 
 
 def linear_cross_entropy_backward(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""
     if call["label_smoothing"] != 0:
         raise Unsupported(f"{call.label('label_smoothing')} is {call['label_smoothing']}, expected 0")
-    return Zeros() if 0 in call.dims else Gradient(call)
+    return Zeros() if 0 in call.dims else LinearCrossEntropyBackward(call)

@@ -72,7 +72,7 @@ def _kernel(
 class CrossEntropyWithMaxSum:
     """Phase two: passes on the addresses of a call beside its sizes and strides."""
 
-    __slots__ = ("_kernel", "_numbers", "_read", "_threads")
+    __slots__ = ("_kernel", "_numbers", "_read", "_work")
 
     workspace = 0
 
@@ -84,14 +84,14 @@ class CrossEntropyWithMaxSum:
         columns = 0 if logits is None else logits.shape[1]
         vectors = (call[name].strides[0] for name in (*names[:3], "loss"))
         self._numbers = tuple(Numbers(call.dims.BT, columns, *vectors, *matrices))
-        self._threads = teams.team_size(call.dims.BT * max(columns, 1), GRAIN)
+        self._work = call.dims.BT * max(columns, 1)
         dtypes = [None if call[name] is None else call[name].dtype for name in names]
         self._kernel = teams.compile(_kernel, (*dtypes, *(int for _ in self._numbers)))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute into the outputs."""
         tensors = [*(args[index] for index in self._read), *(out for out in outs if out is not None)]
-        self._kernel(self._threads, *(tensor.data_ptr() for tensor in tensors), *self._numbers)
+        self._kernel(teams.team_size(self._work, GRAIN), *(tensor.data_ptr() for tensor in tensors), *self._numbers)
 
 
 def cross_entropy_with_max_sum(call: Call) -> Launch:

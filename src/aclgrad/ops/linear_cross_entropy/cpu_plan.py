@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -38,12 +39,11 @@ class Plan(NamedTuple):
     w_b: int  # a packed block of weight, for input_grad
     p_a: int  # a packed block of p, for input_grad
     p_t: int  # a packed block of pᵀ, for weight_grad
-    strips: int  # logits and p of one strip for every thread
-    end: int
+    shared: int  # where the memory of all ends, and that of the first thread begins: logits and p of one strip
+    each: int  # bytes of a thread
 
     mask_bits: int  # tokens in a byte of the mask, as a power of two
     kept: int  # tokens whose logits are known: whole strips, or all
-    rounds: int  # whether logits are rounded before they become p
     direct: int  # whether input_grad is its own sums
 
     # Strides.
@@ -52,6 +52,7 @@ class Plan(NamedTuple):
     target: int
     logits_max: int
     sum_exp: int
+    others: int
     x_row: int
     x_column: int
     w_row: int
@@ -70,11 +71,12 @@ VECTORS = {
     "target": "masked_target",
     "logits_max": "logits_max",
     "sum_exp": "sum_exp_logits",
+    "others": "sum_exp_others",
 }
 MATRICES = {"x": "input", "w": "weight", "softmax": "softmax", "dx": "input_grad", "dw": "weight_grad"}
 
 
-def make_plan(call: Call, gemm: Gemm, threads: int, parts: int = BLOCK_PARTS) -> Plan:
+def make_plan(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS) -> Plan:
     """Blocks of p within the limits above, of `parts` of the columns, and of tokens as equal as strips allow."""
     tokens, features, vocabulary = call.dims
     strip = 2 * gemm.panel_height(tokens)
@@ -89,11 +91,11 @@ def make_plan(call: Call, gemm: Gemm, threads: int, parts: int = BLOCK_PARTS) ->
         block_tokens=block_tokens,
         part=part,
         block_columns=block_columns,
-        mask_bits=0 if call["target_mask"].dtype == torch.bool else 3,
-        kept=0,
-        rounds=0,
+        mask_bits=3 if call["target_mask"] is not None and call["target_mask"].dtype == torch.uint8 else 0,
+        kept=kept,
         direct=int(is_direct(call)),
-        **_places(call, gemm, threads, strip, block_tokens, part, block_columns),
+        each=_whole(strip * part * (gemm.operand.unit + gemm.operand.itemsize)),
+        **_places(call, gemm, block_tokens, block_columns),
         **_strides(call),
     )
 
@@ -110,9 +112,7 @@ def part_columns(gemm: Gemm) -> int:
     return whole_panels * max(1, PART_COLUMNS // whole_panels)
 
 
-def _places(
-    call: Call, gemm: Gemm, threads: int, strip: int, block_tokens: int, part: int, block_columns: int
-) -> dict[str, int]:
+def _places(call: Call, gemm: Gemm, block_tokens: int, block_columns: int) -> dict[str, int]:
     """Where each region of the workspace begins; those that this call does not use are empty."""
     tokens, features, _ = call.dims
     unit, blocks = gemm.operand.unit, -(-tokens // block_tokens)
@@ -126,14 +126,21 @@ def _places(
         "w_b": dx * gemm.packed_b_bytes(features, block_columns),
         "p_a": dx * block_tokens * gemm.units(block_columns) * unit,
         "p_t": dw * block_columns * gemm.units(block_tokens) * unit,
-        "strips": threads * strip * part * (unit + gemm.operand.itemsize),
     }
-    places = {}
-    end = 0
+    return places(sizes, "shared")
+
+
+def places(sizes: Mapping[str, int], end: str) -> dict[str, int]:
+    """Where pieces of these sizes begin, one behind the other, and under the name of `end` where they end."""
+    found, offset = {}, 0
     for name, size in sizes.items():
-        places[name] = end
-        end += -(-size // ALIGNMENT) * ALIGNMENT
-    return {**places, "end": end}
+        found[name] = offset
+        offset += _whole(size)
+    return {**found, end: offset}
+
+
+def _whole(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _strides(call: Call) -> dict[str, int]:

@@ -10,10 +10,7 @@ from torch import Tensor, nn
 
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_tensor
-from .autograd import PerToken
-from .training import REDUCTIONS, counts, loss_and_gradients
-
-IGNORE_INDEX = -100  # torch's default
+from .training import IGNORE_INDEX, REDUCTIONS, reduced
 
 
 def linear_cross_entropy(
@@ -53,15 +50,14 @@ def linear_cross_entropy(
     input, weight = lowered(lower, input, weight)  # noqa: A001
     rows, targets = input.reshape(math.prod(leading), weight.shape[1]), target.reshape(-1)
     if _together(reduction, rows, weight):
-        loss, _, _ = loss_and_gradients(
-            rows, weight, targets, ignore_index=ignored, reduction=reduction,
-            wants_input_grad=rows.requires_grad, wants_weight_grad=weight.requires_grad,
+        loss, _, _ = torch.ops.aclgrad.loss_and_gradients(
+            rows.contiguous(), weight.contiguous(), targets, ignored, reduction == "mean",
+            rows.requires_grad, weight.requires_grad,
         )  # fmt: skip
-        return loss
-    losses: Tensor = PerToken.apply(rows.resolve_neg(), weight.resolve_neg(), targets, ignored)  # type: ignore[no-untyped-call]
-    if reduction == "none":
-        return losses.view(target.shape)
-    return losses.sum() / counts(targets, ignored).sum() if reduction == "mean" else losses.sum()
+        return loss  # type: ignore[no-any-return]
+    losses, *_ = torch.ops.aclgrad.token_losses(rows, weight, targets, ignored)
+    result = reduced(losses, targets, ignored, reduction)
+    return result.view(target.shape) if reduction == "none" else result
 
 
 def _together(reduction: str, input: Tensor, weight: Tensor) -> bool:

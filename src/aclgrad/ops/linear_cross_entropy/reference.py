@@ -89,37 +89,88 @@ def linear_cross_entropy_backward(
     return p @ weight, p.t() @ input
 
 
+def token_losses(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    ignore_index: int,
+    *,
+    rounding: torch.dtype | None = None,  # noqa: ARG001  no logit is rounded
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(loss, largest logit, Σ exp(logit − largest), that without the own target), [BT] each.
+
+    The loss is 0 where the target is `ignore_index`, NaN where it is none of the vocabulary.
+    """
+    logits = input @ weight.t()
+    top = logits.amax(1)
+    shifted = logits - top[:, None]
+    missing, own = _owned(target, weight.shape[0])
+    predicted = torch.where(missing, 0.0, shifted.gather(1, own)[:, 0])
+    masked = shifted.scatter(1, own, -torch.inf)
+    others = torch.where(missing, torch.exp(shifted).sum(1), torch.exp(masked).sum(1))
+    total = torch.where(missing, others, others + torch.exp(predicted))
+    loss = torch.where(missing, torch.nan, torch.log1p(others + torch.expm1(predicted)) - predicted)
+    return torch.where(target == ignore_index, 0.0, loss), top, total, others
+
+
+def token_gradients(
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    ignore_index: int,
+    logits_max: Tensor,
+    sum_exp_logits: Tensor,
+    sum_exp_others: Tensor,
+    wants_input_grad: bool = True,  # noqa: ARG001  both are computed, wanted or not
+    wants_weight_grad: bool = True,  # noqa: ARG001
+    *,
+    rounding: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(input_grad [BT, H], weight_grad [V, H]) of `token_losses`.
+
+    `rounding` is the half type that the probabilities pass through. A target that is none of the vocabulary makes them
+    NaN.
+    """
+    missing, own = _owned(target, weight.shape[0])
+    share = torch.where(target == ignore_index, 0.0, torch.where(missing, torch.nan, grad))
+    p = torch.exp(input @ weight.t() - logits_max[:, None]) / sum_exp_logits[:, None]
+    p = p.scatter(1, own, -(sum_exp_others / sum_exp_logits)[:, None]) * share[:, None]
+    if rounding is not None:
+        p = p.to(rounding)
+    p = p.to(input.dtype)
+    return p @ weight, p.t() @ input
+
+
+def _owned(target: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Which targets are no rows, and the row [BT, 1] of each that is one."""
+    missing = (target < 0) | (target >= rows)
+    return missing, torch.where(missing, 0, target).long()[:, None]
+
+
 def loss_and_gradients(
     input: Tensor,
     weight: Tensor,
     target: Tensor,
     ignore_index: int,
     mean: bool,
-    wants_input_grad: bool = True,  # noqa: ARG001  both are computed, wanted or not
-    wants_weight_grad: bool = True,  # noqa: ARG001
+    wants_input_grad: bool = True,
+    wants_weight_grad: bool = True,
     *,
     rounding: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(loss, input_grad, weight_grad) of the mean or the sum over all tokens whose target is not `ignore_index`.
 
-    `rounding` is the half type that logits and probabilities pass through.
+    `rounding` is the half type that the probabilities pass through.
     """
-    statistics = linear_online_max_sum(input, weight, target, 0, weight.shape[0], rounding=rounding)
-    top, total, predicted, *_, logits = statistics
-    counts = target != ignore_index
-    losses = torch.where(counts, torch.log(total) - predicted, 0.0)
-    missing = (target < 0) | (target >= weight.shape[0])
-    losses[counts & missing] = torch.nan
-    share = counts.to(total.dtype)
-    if mean:
-        share /= counts.sum()
-    p = torch.exp(logits.to(total.dtype) - top[:, None]) / total[:, None]
-    p[~missing, target[~missing].long()] -= 1
-    p *= torch.where(counts, share, 0.0)[:, None]
-    if rounding is not None:
-        p = p.to(rounding)
-    p = p.to(input.dtype)
-    return losses.sum() / counts.sum() if mean else losses.sum(), p @ weight, p.t() @ input
+    losses, top, total, others = token_losses(input, weight, target, ignore_index)
+    count = (target != ignore_index).sum() if mean else 1
+    grad = torch.full_like(losses, 1.0) / count
+    input_grad, weight_grad = token_gradients(
+        grad, input, weight, target, ignore_index, top, total, others, wants_input_grad, wants_weight_grad,
+        rounding=rounding,
+    )  # fmt: skip
+    return losses.sum() / count, input_grad, weight_grad
 
 
 def owned_targets(target_mask: Tensor, masked_target: Tensor, rows: int) -> tuple[Tensor, Tensor]:

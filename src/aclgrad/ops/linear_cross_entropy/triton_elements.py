@@ -12,6 +12,7 @@ from ...core.memory import Piece, Scratch
 from ...core.spec import F32, I64, Call
 from ...gpu.launch import Kernel, jit
 from ...gpu.products import multiply
+from .training import STATISTICS
 from .triton_plan import Chunk, ceil_div
 
 LINE = 2048  # columns of p that a program takes
@@ -54,13 +55,33 @@ def exponential(x, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @jit
+def weigh_tokens(  # type: ignore[no-untyped-def]
+    target, grad, logits_max, sum_exp, others, own, scale, top, total, own_p,
+    tokens, vocabulary, ignored, target_stride, grad_stride, max_stride, sum_stride, others_stride, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """What p of every token is made of in training, and p of its own target; NaN if that is not in the vocabulary."""
+    token = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = token < tokens
+    row = tl.load(target + token * target_stride, inside, other=0).to(tl.int64)
+    here = (row >= 0) & (row < vocabulary)
+    weight = tl.load(grad + token * grad_stride, inside, other=0.0)
+    weight = tl.where(row == ignored, 0.0, tl.where(here, weight, float("nan")))
+    sums = tl.load(sum_exp + token * sum_stride, inside, other=1.0)
+    tl.store(own + token, tl.where(here, row, -1), inside)
+    tl.store(scale + token, weight, inside)
+    tl.store(top + token, tl.load(logits_max + token * max_stride, inside), inside)
+    tl.store(total + token, sums, inside)
+    tl.store(own_p + token, -(tl.load(others + token * others_stride, inside, other=0.0) / sums) * weight, inside)
+
+
+@jit
 def probabilities(  # type: ignore[no-untyped-def]
-    source, p, own, scale, top, total, first, columns, source_row, source_column, p_row,
+    source, p, own, scale, top, total, own_p, first, columns, source_row, source_column, p_row,
     EXACT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """P = (softmax − one-hot) · grad for `BLOCK` columns of a token; column 0 is row `first` of the weight.
 
-    `source` holds logits, or where there are no statistics the softmax itself.
+    `source` holds logits, or where there are no statistics the softmax itself. p of the own target may be given.
     """
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -69,7 +90,11 @@ def probabilities(  # type: ignore[no-untyped-def]
     if top is not None:
         e = exponential(x - tl.load(top + token), EXACT)
         x = tl.div_rn(e, tl.load(total + token)) if EXACT else e * (1.0 / tl.load(total + token))
-    x = tl.where(column == tl.load(own + token) - first, x - 1.0, x) * tl.load(scale + token)
+    target = tl.load(own + token) - first
+    if own_p is None:
+        x = tl.where(column == target, x - 1.0, x) * tl.load(scale + token)
+    else:
+        x = tl.where(column == target, tl.load(own_p + token), x * tl.load(scale + token))
     tl.store(p + token * p_row + column, x.to(p.dtype.element_ty), inside)
 
 
@@ -101,10 +126,34 @@ class Tokens:
         return [tensor for tensor in gathered if tensor is not None]
 
 
+class TrainingTokens:
+    """The same for training, where targets are rows of the weight; p of the own targets is known."""
+
+    __slots__ = ("_pieces", "_weigh")
+
+    def __init__(self, call: Call, scratch: Scratch) -> None:
+        tokens, _, vocabulary = call.dims
+        vectors = [call[name] for name in ("target", "grad", *STATISTICS)]
+        dtypes = [I64, F32, F32, F32, F32]
+        self._pieces = [scratch.tensor((tokens,), dtype) for dtype in dtypes]
+        self._weigh = Kernel(
+            weigh_tokens, (ceil_div(tokens, TOKENS),), call.device, [*(meta.dtype for meta in vectors), *dtypes],
+            [tokens, vocabulary, call["ignore_index"], *(meta.strides[0] for meta in vectors)], {"BLOCK": TOKENS},
+        )  # fmt: skip
+
+    def __call__(self, args: Sequence[Any], workspace: torch.Tensor) -> list[torch.Tensor]:
+        """Own targets, gradients, maxima, sums, and p of the own targets."""
+        grad, _, _, target, _, *statistics = args[:8]
+        gathered = [piece.view(workspace) for piece in self._pieces]
+        self._weigh(target, grad, *statistics, *gathered)
+        return gathered
+
+
 class Probabilities:
     """p of one chunk: from logits made a strip of tokens at a time, or from the softmax."""
 
-    def __init__(self, call: Call, chunk: Chunk, p: Piece, logits: Piece | None) -> None:
+    def __init__(self, call: Call, chunk: Chunk, p: Piece, logits: Piece | None, given: bool) -> None:
+        """P of the own targets may be `given`."""
         rows, columns = chunk.t1 - chunk.t0, chunk.v1 - chunk.v0
         dtype = call["input"].dtype
         self._chunk, self._logits = chunk, logits
@@ -114,7 +163,8 @@ class Probabilities:
         self._kernels = [
             Kernel(
                 probabilities, (min(self._rows, rows - row), ceil_div(columns, LINE)), call.device,
-                [F32, dtype, I64, F32, statistic, statistic], [chunk.v0, columns, *strides, p.shape[1]],
+                [F32, dtype, I64, F32, statistic, statistic, F32 if given else None],
+                [chunk.v0, columns, *strides, p.shape[1]],
                 {"EXACT": dtype == F32, "BLOCK": LINE},
             )
             for row in range(0, rows, self._rows)
@@ -124,7 +174,7 @@ class Probabilities:
         self, p: torch.Tensor, x: torch.Tensor, w: torch.Tensor, softmax: torch.Tensor | None,
         tokens: Sequence[torch.Tensor], workspace: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Launch. x, w, the softmax and `tokens`, from `Tokens`, are the chunk's."""
+        """Launch. x, w, the softmax and `tokens`, as they were gathered, are the chunk's."""
         for index, kernel in enumerate(self._kernels):
             row = index * self._rows
             end = min(row + self._rows, self._chunk.t1 - self._chunk.t0)
@@ -134,5 +184,5 @@ class Probabilities:
             else:
                 assert softmax is not None  # the plan's mode
                 source = softmax[row:end]
-            own, scale, *statistics = (each[row:end] for each in tokens)
-            kernel(source, p[row:end], own, scale, *(statistics or (None, None)))
+            known = [each[row:end] for each in tokens]
+            kernel(source, p[row:end], *known, *[None] * (5 - len(known)))

@@ -1,7 +1,8 @@
 """Logits with their rows' statistics inside the product that makes them. For Hopper.
 
 Each tile leaves, of every row, the largest of its logits and Σ exp(logit − largest); the logits themselves are stored
-only where somebody wants them.
+only where somebody wants them. The document's are rounded first. `EXACT` ones are not: they are stored less the largest
+of their tile, and the own target is left out of the sum.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import triton.language as tl
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
-from ...core.spec import F32, I64
+from ...core.spec import F16, F32, I64
 from ...gpu import hopper
 from .triton_plan import Chunk
 from .triton_tiles import (
@@ -98,9 +99,38 @@ def _statistics(logits, width, CUT: gl.constexpr):  # type: ignore[no-untyped-de
 
 
 @hopper.jit()
-def _multiply(  # type: ignore[no-untyped-def]
-    GROUP: gl.constexpr, out, x_ring, w_ring, buffers, ready, free, of_rows, M, N, K, first, stride, STORE: gl.constexpr
+def _others(left, target, START: gl.constexpr):  # type: ignore[no-untyped-def]
+    """Σ exp of a piece's rows of logits less their largest, but for the column that is their token's target."""
+    target = gl.convert_layout(target, gl.SliceLayout(1, left.type.layout), assert_trivial=True)
+    left = gl.where(_columns(left, START) == gl.expand_dims(target, 1), NOTHING, left)
+    return gl.convert_layout(gl.sum(gl.exp2(left * LOG2E), 1), TOKENS, assert_trivial=True)
+
+
+@hopper.jit()
+def _exact_statistics(  # type: ignore[no-untyped-def]
+    GROUP: gl.constexpr, out, buffers, logits, target, width, row, column, STORE: gl.constexpr, CUT: gl.constexpr
 ):
+    """(largest, Σ exp(logit − largest) but of the own target) of the rows of a tile; what is stored on the way."""
+    top = gl.full([GROUP_ROWS], NOTHING, gl.float32, TOKENS)
+    for index in gl.static_range(PIECES):
+        top = _larger(top, _largest(logits[index], width, index * PIECE, CUT))
+    shift = gl.where(top == NOTHING, 0.0, top)
+    total = gl.zeros([GROUP_ROWS], gl.float32, TOKENS)
+    for index in gl.static_range(PIECES):
+        values = _values(logits[index], width, index * PIECE, CUT)
+        by = gl.convert_layout(shift, gl.SliceLayout(1, values.type.layout), assert_trivial=True)
+        left = values - gl.expand_dims(by, 1)
+        if STORE:
+            store(GROUP, out, buffers, left, row, column, index)
+        total += _others(left, target, index * PIECE)
+    return top, total
+
+
+@hopper.jit()
+def _multiply(  # type: ignore[no-untyped-def]
+    GROUP: gl.constexpr, out, x_ring, w_ring, buffers, ready, free, of_rows, M, N, K, first, stride,
+    STORE: gl.constexpr, EXACT: gl.constexpr,
+):  # fmt: skip
     own, maxima, sums, chosen = of_rows
     down, across = gl.cdiv(M, ROWS), gl.cdiv(N, COLUMNS)
     step = 0
@@ -111,19 +141,32 @@ def _multiply(  # type: ignore[no-untyped-def]
         inside = token < M
         target = gl.load(own + token, inside, other=-1) - (first + column * COLUMNS)
         l0, l1, l2, l3, step = accumulate(GROUP, x_ring, w_ring, ready, free, K, step, False)
-        logits = (l0.to(out.dtype), l1.to(out.dtype), l2.to(out.dtype), l3.to(out.dtype))
-        if STORE:
-            for index in gl.static_range(PIECES):
-                store(GROUP, out, buffers, logits[index], start, column * COLUMNS, index)
+        if EXACT:
+            logits = (l0, l1, l2, l3)
+        else:
+            logits = (l0.to(out.dtype), l1.to(out.dtype), l2.to(out.dtype), l3.to(out.dtype))
+            if STORE:
+                for index in gl.static_range(PIECES):
+                    store(GROUP, out, buffers, logits[index], start, column * COLUMNS, index)
         width = N - column * COLUMNS
-        if not STORE:
+        if EXACT or not STORE:
             here = inside & (target >= 0) & (target < min(width, COLUMNS))
             target = gl.where(here, target, -1).to(gl.int32)
             logit = gl.zeros([GROUP_ROWS], gl.float32, TOKENS)
             for index in gl.static_range(PIECES):
                 logit += _matching(logits[index], target, index * PIECE)
             gl.store(chosen + token, logit, here)
-        if width < COLUMNS:
+        if EXACT:
+            at_column = column * COLUMNS
+            if width < COLUMNS:
+                top, total = _exact_statistics(
+                    GROUP, out, buffers, logits, target, width, start, at_column, STORE, True
+                )  # fmt: skip
+            else:
+                top, total = _exact_statistics(
+                    GROUP, out, buffers, logits, target, width, start, at_column, STORE, False
+                )  # fmt: skip
+        elif width < COLUMNS:
             top, total = _statistics(logits, width, True)
         else:
             top, total = _statistics(logits, width, False)
@@ -136,7 +179,7 @@ def _multiply(  # type: ignore[no-untyped-def]
 
 @hopper.jit("M", "N", "K", "first")
 def logits_and_statistics(  # type: ignore[no-untyped-def]
-    x, w, out, own, maxima, sums, chosen, M, N, K, first, stride, STORE: gl.constexpr
+    x, w, out, own, maxima, sums, chosen, M, N, K, first, stride, STORE: gl.constexpr, EXACT: gl.constexpr
 ):
     """Of tokens x [M, K] and rows w [N, K] of the weight, of which the first is row `first`.
 
@@ -147,8 +190,8 @@ def logits_and_statistics(  # type: ignore[no-untyped-def]
     of_rows = (own, maxima, sums, chosen)
     gl.warp_specialize(
         [
-            (_multiply, (0, out, x_ring, w_ring, buffers, ready, free, of_rows, M, N, K, first, stride, STORE)),
-            (_multiply, (1, out, x_ring, w_ring, buffers, ready, free, of_rows, M, N, K, first, stride, STORE)),
+            (_multiply, (0, out, x_ring, w_ring, buffers, ready, free, of_rows, M, N, K, first, stride, STORE, EXACT)),
+            (_multiply, (1, out, x_ring, w_ring, buffers, ready, free, of_rows, M, N, K, first, stride, STORE, EXACT)),
             (load, (x, w, x_ring, w_ring, ready, free, M, N, K, False)),
         ],
         [4, 1],
@@ -162,16 +205,17 @@ class FusedLogits:
     __slots__ = ("_numbers", "_out", "_run", "_w", "_x")
 
     def __init__(
-        self, chunk: Chunk, features: int, strides: tuple[int, int, int | None], tiles: int,
+        self, chunk: Chunk, features: int, strides: tuple[int, int, int | None], tiles: int, exact: bool,
         dtype: torch.dtype, device: torch.device,
     ) -> None:  # fmt: skip
         """`strides` are those of the rows of input, weight and logits, None if not wanted; `tiles` those of a token."""
         rows, columns = chunk.t1 - chunk.t0, chunk.v1 - chunk.v0
         group, depth, piece = GROUP_ROWS.value, DEPTH.value, PIECE.value
+        stored = F16 if exact else dtype
         self._x = hopper.Block((rows, features), strides[0], (group, depth), dtype)
         self._w = hopper.Block((columns, features), strides[1], (COLUMNS.value, depth), dtype)
-        self._out = None if strides[2] is None else hopper.Block((rows, columns), strides[2], (group, piece), dtype)
-        self._numbers = (rows, columns, features, chunk.v0, tiles, self._out is not None)
+        self._out = None if strides[2] is None else hopper.Block((rows, columns), strides[2], (group, piece), stored)
+        self._numbers = (rows, columns, features, chunk.v0, tiles, self._out is not None, exact)
         self._run = resident(
             logits_and_statistics, rows, columns, device,
             (self._x, self._w, self._out or self._x), (I64, F32, F32, F32, *self._numbers),

@@ -1,5 +1,8 @@
 """Where logits wait for their statistics: in the memory of weight_grad, as far as it goes, then in the workspace.
 
+They wait as float16 where the gradients are of a half type, less the largest logit of their tile: what counts in the
+softmax is close to that, so that this loses no more than the rounding of p does.
+
 `Borrowed` tokens have their logits where weight_grad will be: a block of its rows has room for H tokens' logits of that
 block. Block after block is then turned into p, outside, and overwritten by its share of weight_grad, which is complete
 at once; input_grad is summed over the blocks in float32.
@@ -13,20 +16,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import triton.language as tl
 
 from ...core.memory import Scratch
 from ...core.meta import Meta
-from ...core.spec import F32, I64, Call
-from ...gpu.launch import ALIGNED, Kernel, multiprocessors
+from ...core.spec import F16, F32, I64, Call
+from ...gpu.launch import ALIGNED, Kernel, jit, multiprocessors
 from .spec import LinearDims
-from .triton_elements import LINE, probabilities
-from .triton_plan import LEADING, MIB, TILE, ceil_div, round_up, row_major, steps
+from .triton_elements import exponential
+from .triton_plan import LEADING, MIB, TILE, ceil_div, on_hopper, round_up, row_major, steps
 from .triton_products import Gradient, Operand
-from .triton_statistics import STRIP_COLUMNS, Statistics, Tiles
+from .triton_statistics import STRIP_COLUMNS, Statistics, Strip, Tiles, log1p, merged
 
 SUMS = 32 * MIB  # of the workspace, for float32 sums of weight_grad
 BORROWED_SUMS = 96 * MIB  # of the workspace, for float32 sums of input_grad
 SLACK = 4096  # bytes lost between the pieces of a workspace
+STRIP_SHARE, RESERVE_SHARE = 4, 512  # of the budget, for float32 logits: where all pass through them, or only odd ones
+LINE = 2048  # columns of p that a program takes
 
 
 def _tile_bytes(vocabulary: int) -> int:
@@ -34,12 +40,91 @@ def _tile_bytes(vocabulary: int) -> int:
     return (2 * ceil_div(vocabulary, TILE[1]) + 1) * F32.itemsize
 
 
-def _fill(call: Call, rows: int, span: tuple[int, int], source: int, leading: int) -> Kernel:
-    """Logits of rows `source` elements apart to p of rows `leading` apart, of the columns of a span."""
+@jit
+def merge_for_training(  # type: ignore[no-untyped-def]
+    own, scale, maxima, sums, chosen, logits_max, sum_exp, others, loss, own_p,
+    count, max_stride, sum_stride, others_stride, loss_stride, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One token's statistics and loss from those of its tiles, which left out its own target; p of that, if wanted.
+
+    The loss log Σ exp(logit − largest) − predicted is that of the sum less 1: what the others add up to, if the own
+    target is the largest.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    top, rest = merged(maxima + token * count, sums + token * count, count, BLOCK)
+    here = tl.load(own + token) >= 0
+    predicted = tl.where(here, tl.load(chosen + token, here, other=0.0) - top, 0.0)
+    mine = exponential(predicted, True)
+    total = tl.where(here, rest + mine, rest)
+    weight = tl.load(scale + token)
+    each = log1p(rest + tl.where(predicted == 0.0, 0.0, mine - 1.0)) - predicted
+    tl.store(loss + token * loss_stride, tl.where(weight == 0.0, 0.0, tl.where(here, each, float("nan"))))
+    tl.store(logits_max + token * max_stride, top)
+    tl.store(sum_exp + token * sum_stride, total)
+    if others is not None:
+        tl.store(others + token * others_stride, rest)
+    if own_p is not None:
+        tl.store(own_p + token, -(rest / total) * weight)
+
+
+@jit
+def waiting_probabilities(  # type: ignore[no-untyped-def]
+    source, p, tops, own, scale, top, total, own_p, first, columns, source_row, p_row, stride,
+    EXACT: tl.constexpr, LINE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """P = (softmax − one-hot) · grad for `LINE` columns of a token; column 0 is row `first` of the weight.
+
+    `source` holds logits, less the largest of their tile if there are `tops`.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    start = tl.program_id(1) * LINE
+    tile = tl.arange(0, LINE // WIDTH)
+    column = start + tile[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    inside = column < columns
+    x = tl.load(source + token * source_row + column, inside, other=0.0).to(tl.float32)
+    shift = tl.load(top + token) + tl.zeros((LINE // WIDTH,), tl.float32)
+    if tops is not None:
+        highest = tl.load(tops + token * stride + start // WIDTH + tile, start + tile * WIDTH < columns, other=0.0)
+        shift -= tl.where(highest == float("-inf"), 0.0, highest)
+    e = exponential(x - shift[:, None], EXACT)
+    sums = tl.load(total + token)
+    x = (tl.div_rn(e, sums) if EXACT else e * (1.0 / sums)) * tl.load(scale + token)
+    x = tl.where(column == tl.load(own + token) - first, tl.load(own_p + token), x)
+    tl.store(p + token * p_row + column, x.to(p.dtype.element_ty), inside)
+
+
+def waiting(dtype: torch.dtype) -> torch.dtype:
+    """What a logit waits as, in the memory of an element of this dtype."""
+    return F32 if dtype == F32 else F16
+
+
+def merging(tiles: Tiles, tokens: int, strides: Sequence[int], device: torch.device, *, others: bool) -> Kernel:
+    """A kernel of own targets and scales, the views of the tiles, and results: four of these strides, and `own_p`.
+
+    Sums over the others, or p of the own targets instead.
+    """
+    dtypes = [I64, *[F32] * 6, F32 if others else None, F32, None if others else F32]
+    return Kernel(merge_for_training, (tokens,), device, dtypes, [tiles.count, *strides], {"BLOCK": tiles.block})
+
+
+def strip_bytes(call: Call, budget: int) -> int:
+    """Bytes of float32 logits on their way to where they wait; float32 ones are there already."""
     dtype = call["input"].dtype
+    return 0 if dtype == F32 else budget // (RESERVE_SHARE if on_hopper(dtype, call.device) else STRIP_SHARE)
+
+
+def _strip(call: Call, tokens: int, budget: int, scratch: Scratch) -> Strip | None:
+    size = strip_bytes(call, budget)
+    return Strip(tokens, min(call.dims.V, STRIP_COLUMNS), F32, size, scratch) if size else None
+
+
+def _fill(call: Call, tiles: Tiles, rows: int, span: tuple[int, int], source: int, leading: int) -> Kernel:
+    """Logits of rows `source` elements apart to p of rows `leading` apart, of the columns of a span."""
+    dtype, columns = call["input"].dtype, span[1] - span[0]
     return Kernel(
-        probabilities, (rows, ceil_div(span[1] - span[0], LINE)), call.device, [dtype, dtype, I64, F32, F32, F32],
-        [span[0], span[1] - span[0], source, 1, leading], {"EXACT": dtype == F32, "BLOCK": LINE},
+        waiting_probabilities, (rows, ceil_div(columns, LINE)), call.device,
+        [waiting(dtype), dtype, None if dtype == F32 else F32, I64, F32, F32, F32, F32],
+        [span[0], columns, source, leading, tiles.count], {"EXACT": dtype == F32, "LINE": LINE, "WIDTH": TILE[1]},
     )  # fmt: skip
 
 
@@ -47,6 +132,7 @@ def chunk_rows(call: Call, budget: int) -> int:
     """Tokens of a chunk in turn: as few chunks as the budget allows, of equal size."""
     tokens, features, vocabulary = call.dims
     itemsize = call["input"].itemsize
+    budget -= strip_bytes(call, budget)
     sums = vocabulary * features * F32.itemsize
     if call["weight_grad"] is not None and sums <= SUMS:
         budget -= sums
@@ -62,7 +148,7 @@ def chunk_rows(call: Call, budget: int) -> int:
 def block_columns(call: Call, tokens: int, budget: int) -> int:
     """Columns of a block of borrowed memory: what takes the least time within the budget."""
     _, features, vocabulary = call.dims
-    budget -= tokens * _tile_bytes(vocabulary) + SLACK
+    budget -= strip_bytes(call, budget) + tokens * _tile_bytes(vocabulary) + SLACK
     if call["input_grad"] is not None:
         budget -= tokens * features * F32.itemsize
     most = min(budget // (tokens * call["input"].itemsize * TILE[1]), ceil_div(vocabulary, TILE[1]))
@@ -97,15 +183,17 @@ class Borrowed:
         x, w = Operand(call["input"], tokens, scratch), Operand(weight, STRIP_COLUMNS, scratch)
         columns = block_columns(call, tokens, budget)
         self._spans = [(v, min(v + columns, vocabulary)) for v in range(0, vocabulary, columns)]
-        tiles = Tiles(tokens, vocabulary, scratch)
+        self._tiles = tiles = Tiles(tokens, vocabulary, scratch)
+        strip = _strip(call, tokens, budget, scratch)
         self._statistics, self._fills = [], []
         for start, end in self._spans:
-            logits = Meta((tokens, end - start), (end - start, 1), dtype, device)
+            logits = Meta((tokens, end - start), (end - start, 1), waiting(dtype), device)
             rows = Meta((end - start, features), weight.strides, dtype, device)
-            self._statistics.append(Statistics(tokens, x, w, rows, logits, tiles, scratch, start))
-            self._fills.append(_fill(call, tokens, (start, end), end - start, columns))
-        logits = Meta((tokens, vocabulary), (1, 1), dtype, device)
-        self._merge = tiles.merging(tokens, logits, (1, 1, 1), device, (vocabulary, columns, features))
+            self._statistics.append(
+                Statistics(tokens, x, w, rows, logits, tiles, scratch, start, exact=True, strip=strip)
+            )  # fmt: skip
+            self._fills.append(_fill(call, tiles, tokens, (start, end), end - start, columns))
+        self._merge = merging(tiles, tokens, (1, 1, 1, 1), device, others=False)
         self._p = scratch.tensor((tokens, columns), dtype)
         heights = [end - start for start, end in self._spans]
         self._weight_grad = Gradient(call["weight_grad"], heights, 1, scratch)
@@ -118,23 +206,25 @@ class Borrowed:
         self, x: torch.Tensor, weight: torch.Tensor, gradients: Sequence[torch.Tensor | None],
         of_tokens: Sequence[torch.Tensor], workspace: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Compute. `of_tokens` are own targets, scales, maxima, sums and predicted logits of all tokens."""
+        """Compute. `of_tokens` are own targets, scales, maxima, sums, losses and p of the own targets of all tokens."""
         here = self._tokens
-        x, (own, scale, *results) = x[here], [each[here] for each in of_tokens]
+        x, of_tokens = x[here], [each[here] for each in of_tokens]
+        own, scale, top, total, loss, own_p = of_tokens
         input_grad, weight_grad = gradients
         assert weight_grad is not None  # it lends its memory
+        memory = weight_grad.view(waiting(weight_grad.dtype))
         blocks = [
-            weight_grad[start:end].view(-1)[: len(x) * (end - start)].view(len(x), end - start)
-            for start, end in self._spans
+            memory[start:end].view(-1)[: len(x) * (end - start)].view(len(x), end - start) for start, end in self._spans
         ]
         for (start, end), statistics, logits in zip(self._spans, self._statistics, blocks, strict=True):
             views = statistics(x, weight[start:end], logits, own, workspace)
-        self._merge(own, *views, weight_grad, *results)
+        self._merge(own, scale, *views, top, total, None, loss, own_p)
         final = self._spans[-1]
         for span, fill, logits in zip(self._spans, self._fills, blocks, strict=True):
             rows = slice(*span)
             p = self._p.view(workspace)[:, : rows.stop - rows.start]
-            fill(logits, p, own, scale, *results[:2])
+            tops = None if p.dtype == F32 else views[0][:, rows.start // TILE[1] :]
+            fill(logits, p, tops, own, scale, top, total, own_p)
             self._weight_grad(weight_grad[rows], p.t(), x, workspace, first=True, last=True)
             if self._input_grad is not None and input_grad is not None:
                 out = input_grad[here]
@@ -152,18 +242,21 @@ class InTurn:
         w = Operand(call["weight"], STRIP_COLUMNS, scratch)
         self._x = Operand(call["input"], rows, scratch)
         tiles = Tiles(rows, vocabulary, scratch)
+        strip = _strip(call, rows, budget, scratch)
         self._p = scratch.tensor((rows, leading), dtype)
         self._chunks = [slice(t, min(t + rows, tokens)) for t in range(start, tokens, rows)]
         heights = [chunk.stop - chunk.start for chunk in self._chunks]
         self._plans: dict[int, tuple[Statistics, Kernel, Kernel]] = {}
         for height in heights:
             if height not in self._plans:
-                logits = Meta((height, vocabulary), (leading, 1), dtype, device)
+                logits = Meta((height, vocabulary), (leading, 1), waiting(dtype), device)
                 self._plans[height] = (
-                    Statistics(height, self._x, w, call["weight"], logits, tiles, scratch),
-                    tiles.merging(height, logits, (1, 1, 1), device),
-                    _fill(call, height, (0, vocabulary), leading, leading),
-                )
+                    Statistics(
+                        height, self._x, w, call["weight"], logits, tiles, scratch, exact=True, strip=strip
+                    ),
+                    merging(tiles, height, (1, 1, 1, 1), device, others=False),
+                    _fill(call, tiles, height, (0, vocabulary), leading, leading),
+                )  # fmt: skip
         self._begun = start > 0  # somebody wrote to weight_grad before
         self._input_grad, self._weight_grad = (
             None if call[name] is None else Gradient(call[name], rows_of, additions, scratch, room=SUMS)
@@ -178,15 +271,16 @@ class InTurn:
         self, x: torch.Tensor, weight: torch.Tensor, gradients: Sequence[torch.Tensor | None],
         of_tokens: Sequence[torch.Tensor], workspace: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Compute. `of_tokens` are own targets, scales, maxima, sums and predicted logits of all tokens."""
+        """Compute. `of_tokens` are own targets, scales, maxima, sums, losses and p of the own targets of all tokens."""
         input_grad, weight_grad = gradients
         for here in self._chunks:
             statistics, merge, fill = self._plans[here.stop - here.start]
-            own, scale, *results = (each[here] for each in of_tokens)
+            own, scale, top, total, loss, own_p = (each[here] for each in of_tokens)
             p = self._p.view(workspace)[: len(own), : len(weight)]
-            views = statistics(self._x(x[here], workspace), weight, p, own, workspace)
-            merge(own, *views, p, *results)
-            fill(p, p, own, scale, *results[:2])
+            logits = p.view(waiting(p.dtype))
+            views = statistics(self._x(x[here], workspace), weight, logits, own, workspace)
+            merge(own, scale, *views, top, total, None, loss, own_p)
+            fill(logits, p, None if p.dtype == F32 else views[0], own, scale, top, total, own_p)
             if self._input_grad is not None and input_grad is not None:
                 self._input_grad(input_grad[here], p, weight, workspace, first=True, last=True)
             if self._weight_grad is not None and weight_grad is not None:
