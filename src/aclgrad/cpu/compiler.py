@@ -1,8 +1,8 @@
 """Turn a Python function into machine code that every thread of a team enters with the same argument block.
 
 A kernel is a plain function `kernel(thread, threads, *args)`. Its C entry is `void(block)`: the block is a row of
-8-byte words, first the team's (see `Word`), then one for each argument. Machine code is cached on disk beside the
-kernel's source file, under a name that covers the signature and the text of every source file it was made from.
+8-byte words, first the team's (see `Word`), then one for each argument. Machine code is kept on disk (see `store`)
+under a name that covers the signature and the text of every source file it was made from.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from numba.extending import intrinsic, models, register_model
 from ..core.errors import Unsupported
 from .elements import DOUBLE, I32, I64
 from .lanes import ADDRESS, Pointer
+from .store import cfunc
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -205,7 +206,7 @@ def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     above = "\n" * (kernel.__code__.co_firstlineno - 1)  # numba reads the lines there, which must be a function's
     exec(compile(above + ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but ENTRY
     with _compiling:
-        return _cfunc(namespace[name], family)
+        return cfunc(namespace[name], types.void(types.voidptr), OPTIONS, family)
 
 
 def _digest(*texts: bytes) -> str:
@@ -213,22 +214,6 @@ def _digest(*texts: bytes) -> str:
     for text in texts:
         joined.update(text)
     return joined.hexdigest()[:12]
-
-
-def _cfunc(function: Any, family: str) -> Any:
-    """Compile an entry, and forget what older sources of the same kernel and signature left on the disk."""
-    signature = types.void(types.voidptr)
-    try:
-        code = numba.cfunc(signature, cache=True, **OPTIONS)(function)
-    except RuntimeError as nowhere:
-        if "no locator available" not in str(nowhere):
-            raise
-        return numba.cfunc(signature, **OPTIONS)(function)
-    if code.cache_hits == 0:
-        for stale in Path(code._cache.cache_path).glob(f"*.{family}*.nb?"):
-            if function.__name__ not in stale.name:
-                stale.unlink(missing_ok=True)
-    return code
 
 
 def _sources(kernel: Callable[..., None]) -> set[Path]:
