@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, register_model
 
-from ..core.errors import Unsupported
+from ..core.errors import Prevented, Unsupported
 from .elements import DOUBLE, I32, I64
 from .lanes import ADDRESS, Pointer
 from .store import cfunc
@@ -78,7 +78,22 @@ Signature: TypeAlias = tuple[Argument, ...]
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function that kernels call, under the same rules of arithmetic as kernels."""
+    if numba.config.DISABLE_JIT:
+        _left_as_python.append(function)
     return numba.njit(function, **OPTIONS)
+
+
+_left_as_python: list[Any] = []
+"""What numba was told not to compile, and no kernel can call."""
+
+
+def require_compilation() -> None:
+    """Refuse where numba is switched off: kernels work on bare addresses, so they cannot run as Python."""
+    if numba.config.DISABLE_JIT or _left_as_python:
+        raise Prevented(
+            "NUMBA_DISABLE_JIT is set, expected it unset from the start: the kernels cannot run as Python; "
+            'backend="reference" can'
+        )
 
 
 PLAIN: dict[Any, tuple[types.Type, str]] = {
@@ -191,6 +206,7 @@ def require_half_conversions() -> None:
 @cache
 def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     """The compiled C function `void(block)` of a kernel; from the disk if this very code was compiled before."""
+    require_compilation()
     require_half_conversions()
     arguments = argument_types(signature)
     namespace = {
