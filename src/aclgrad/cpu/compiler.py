@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import cache
@@ -193,6 +194,11 @@ ENTRY = """def {name}(block):
 """
 
 _compiling = RLock()  # a kernel may need another one compiled first
+
+if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread that it does not have
+    os.register_at_fork(
+        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+    )
 
 
 @cache
