@@ -1,5 +1,6 @@
 """From the command line to a program that runs: cc, config, capi build and CMake; and what is said where one lacks."""
 
+import errno
 import os
 import shlex
 import shutil
@@ -123,6 +124,43 @@ def test_two_at_once_are_as_good_as_one(cache):
     assert len(set(made)) == 1
     assert (made[0] / "lib64" / build.LIBRARY).is_file()
     assert len(list(cache.iterdir())) == 2, "one build and one link"
+
+
+DAMAGES = {
+    "an empty library": lambda made: (made.lib / build.LIBRARY).write_bytes(b""),
+    "half a library": lambda made: os.truncate(made.lib / build.LIBRARY, 5000),
+    "a header less": lambda made: (made.include / "acl" / "acl.h").unlink(),
+    "no seal": lambda made: (made.root / build.SEAL).unlink(),
+    "a file": lambda made: (shutil.rmtree(made.root.resolve()), made.root.resolve().write_text("")),
+}
+
+
+def test_a_damaged_build_is_made_anew(cache):
+    made = build.installation()
+    size = (made.lib / build.LIBRARY).stat().st_size
+    for name, damage in DAMAGES.items():
+        damage(made)
+        assert build.installation().root == made.root, name
+        assert (made.lib / build.LIBRARY).stat().st_size == size, name
+        assert "aclInit" in (made.include / "acl" / "acl.h").read_text(), name
+    assert len(list(cache.iterdir())) == 2, "one build and one link"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
+def test_a_folder_that_cannot_be_written_is_named_with_its_remedy(cache, tmp_path, monkeypatch, number):
+    def refuse(*arguments, **options):
+        raise OSError(number, os.strerror(number))  # a full disk names no file
+
+    for place, method in ((build.Path, "write_text"), (build.Path, "rename"), (build.tempfile, "mkdtemp")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, method, refuse)
+            done = aclgrad("config", "--libs")
+        assert done.exit_code == 1
+        assert f"{cache} cannot be written" in done.output and "set ACLGRAD_CACHE" in done.output
+    monkeypatch.setattr(build.Path, "write_text", refuse)
+    done = aclgrad("capi", "build", "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert f"{tmp_path / 'out'} cannot be written" in done.output
 
 
 def test_what_lacks_is_named(cache, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aclgrad.core import backends
-from aclgrad.core.errors import InvalidArgument, NoBackend, NullArgument, Unsupported, WrongType
+from aclgrad.core.errors import InvalidArgument, NoBackend, NullArgument, Prevented, Unsupported, WrongType
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta, contiguous_strides
 from aclgrad.core.plan import PLAN_CACHE_SIZE, Operator
@@ -101,6 +101,21 @@ def test_an_explicit_backend_never_falls_back(monkeypatch):
         operator.plan((torch.ones(2), torch.ones(2), True), backend="cpu")
     with pytest.raises(InvalidArgument, match="backend is 'gpu', expected one of cpu, other"):
         operator.plan((torch.ones(2), torch.ones(2), True), backend="gpu")
+
+
+def test_what_the_user_prevents_is_said_rather_than_worked_around(monkeypatch):
+    def prevented(call):
+        raise Prevented("the switch is off")
+
+    def refuse(call):
+        raise Unsupported("is tired")
+
+    kinds = {"first": refuse, "cpu": prevented, "reference": lambda call: Double()}
+    monkeypatch.setattr(backends, "BACKENDS", kinds)
+    operator, args = toy(), (torch.ones(2), torch.ones(2), True)
+    with pytest.raises(NoBackend, match=r"first: is tired; cpu: the switch is off$"):
+        operator.plan(args)
+    assert operator.plan(args, backend="reference").backend == "reference"
 
 
 def test_a_family_without_a_kernel_says_so():

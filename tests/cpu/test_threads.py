@@ -129,7 +129,7 @@ def test_machine_code_is_kept_on_disk_until_the_source_changes(tmp_path: Any) ->
         return int(answer.stdout)
 
     assert [hits(1), hits(1), hits(22), hits(22)] == [0, 1, 0, 1]
-    assert len(list(tmp_path.rglob("*.nbi"))) == 1, "what the older source left should be gone"
+    assert len(list(tmp_path.rglob("*.nbc"))) == 1, "what the older source left should be gone"
 
 
 def test_an_entry_lies_where_its_kernel_does() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from .errors import InvalidArgument, NoBackend, Unsupported
+from .errors import InvalidArgument, NoBackend, Prevented, Unsupported
 from .meta import Meta
 from .spec import Call
 
@@ -80,7 +80,7 @@ BACKENDS: dict[str, Callable[[Call], Launch]] = {"cpu": _cpu, "triton": _triton,
 
 
 def choose(call: Call, name: str | None) -> tuple[str, Launch]:
-    """The named backend, or the first that accepts the call. An explicit choice never falls back."""
+    """The named backend, or the first that accepts the call. An explicit or `Prevented` one never falls back."""
     if name is not None and name not in BACKENDS:
         raise InvalidArgument(f"backend is {name!r}, expected one of {', '.join(BACKENDS)}", "backend")
     refusals = []
@@ -89,6 +89,8 @@ def choose(call: Call, name: str | None) -> tuple[str, Launch]:
             return candidate, BACKENDS[candidate](call)
         except Unsupported as reason:
             refusals.append(f"{candidate}: {reason}")
+            if isinstance(reason, Prevented):
+                break
     given = ", ".join(f"{label} {meta}" for label, meta in call.metas(*call.spec.params))
     refusal = NoBackend(f"no backend runs {call.spec.name}({given}): {'; '.join(refusals)}")
     refusal.reasons = "; ".join(refusals)

@@ -6,6 +6,7 @@ AclgradError                    561000  something failed inside aclgrad
 │   └── WrongType               161002  a Python object of the wrong kind
 ├── DeviceMemoryError           361001  an address that is not (or no longer) device memory, or too small
 └── Unsupported                 361001  legal, but not on this platform
+    ├── Prevented               361001  a setting or a folder of the user's stands in the way
     └── NoBackend               561003  legal, but no backend can run it here
 """
 
@@ -48,6 +49,10 @@ class Unsupported(AclgradError, RuntimeError):
     """The call is legal but cannot be served on this platform."""
 
     status = 361001
+
+
+class Prevented(Unsupported):
+    """A backend could serve the call but for a setting or a folder; the user is told, and no other takes its place."""
 
 
 class NoBackend(Unsupported):

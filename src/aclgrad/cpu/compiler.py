@@ -1,14 +1,15 @@
 """Turn a Python function into machine code that every thread of a team enters with the same argument block.
 
 A kernel is a plain function `kernel(thread, threads, *args)`. Its C entry is `void(block)`: the block is a row of
-8-byte words, first the team's (see `Word`), then one for each argument. Machine code is cached on disk beside the
-kernel's source file, under a name that covers the signature and the text of every source file it was made from.
+8-byte words, first the team's (see `Word`), then one for each argument. Machine code is kept on disk (see `store`)
+under a name that covers the signature and the text of every source file it was made from.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import cache
@@ -23,9 +24,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, register_model
 
-from ..core.errors import Unsupported
+from ..core.errors import Prevented, Unsupported
 from .elements import DOUBLE, I32, I64
 from .lanes import ADDRESS, Pointer
+from .store import cfunc
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -77,7 +79,22 @@ Signature: TypeAlias = tuple[Argument, ...]
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function that kernels call, under the same rules of arithmetic as kernels."""
+    if numba.config.DISABLE_JIT:
+        _left_as_python.append(function)
     return numba.njit(function, **OPTIONS)
+
+
+_left_as_python: list[Any] = []
+"""What numba was told not to compile, and no kernel can call."""
+
+
+def require_compilation() -> None:
+    """Refuse where numba is switched off: kernels work on bare addresses, so they cannot run as Python."""
+    if numba.config.DISABLE_JIT or _left_as_python:
+        raise Prevented(
+            "NUMBA_DISABLE_JIT is set, expected it unset from the start: the kernels cannot run as Python; "
+            'backend="reference" can'
+        )
 
 
 PLAIN: dict[Any, tuple[types.Type, str]] = {
@@ -178,6 +195,11 @@ ENTRY = """def {name}(block):
 
 _compiling = RLock()  # a kernel may need another one compiled first
 
+if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread that it does not have
+    os.register_at_fork(
+        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+    )
+
 
 @cache
 def require_half_conversions() -> None:
@@ -190,6 +212,7 @@ def require_half_conversions() -> None:
 @cache
 def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     """The compiled C function `void(block)` of a kernel; from the disk if this very code was compiled before."""
+    require_compilation()
     require_half_conversions()
     arguments = argument_types(signature)
     namespace = {
@@ -205,7 +228,7 @@ def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     above = "\n" * (kernel.__code__.co_firstlineno - 1)  # numba reads the lines there, which must be a function's
     exec(compile(above + ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but ENTRY
     with _compiling:
-        return _cfunc(namespace[name], family)
+        return cfunc(namespace[name], types.void(types.voidptr), OPTIONS, family)
 
 
 def _digest(*texts: bytes) -> str:
@@ -213,22 +236,6 @@ def _digest(*texts: bytes) -> str:
     for text in texts:
         joined.update(text)
     return joined.hexdigest()[:12]
-
-
-def _cfunc(function: Any, family: str) -> Any:
-    """Compile an entry, and forget what older sources of the same kernel and signature left on the disk."""
-    signature = types.void(types.voidptr)
-    try:
-        code = numba.cfunc(signature, cache=True, **OPTIONS)(function)
-    except RuntimeError as nowhere:
-        if "no locator available" not in str(nowhere):
-            raise
-        return numba.cfunc(signature, **OPTIONS)(function)
-    if code.cache_hits == 0:
-        for stale in Path(code._cache.cache_path).glob(f"*.{family}*.nb?"):
-            if function.__name__ not in stale.name:
-                stale.unlink(missing_ok=True)
-    return code
 
 
 def _sources(kernel: Callable[..., None]) -> set[Path]:

@@ -14,9 +14,8 @@ import ctypes
 import struct
 import sys
 from functools import cache
-from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from llvmlite import ir
@@ -26,46 +25,18 @@ from numba.extending import intrinsic
 from .compiler import TEAM as TEAM
 from .compiler import Signature, Word, entry, jit, packing, team_threads, word
 from .elements import I64
+from .openmp import address, openmp
 
 HEADER = struct.Struct(f"={len(Word)}q")
 ALONE = HEADER.pack(0, 1, 0, 0, 0, 0)
-
-
-class OpenMP(NamedTuple):
-    """The functions of torch's OpenMP library that a team needs."""
-
-    parallel: Any  # GOMP_parallel(function, block, threads, flags)
-    thread: int  # address of omp_get_thread_num
-    threads: int  # address of omp_get_num_threads
-
-
-@cache
-def openmp() -> OpenMP | None:
-    """OpenMP as torch has loaded it, found by asking libtorch_cpu for its own symbols; None where it is not GNU's."""
-    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    try:
-        linked = ctypes.CDLL(str(library))
-        parallel, thread, threads = linked.GOMP_parallel, linked.omp_get_thread_num, linked.omp_get_num_threads
-    except (OSError, AttributeError):
-        return None
-    parallel.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint)
-    parallel.restype = None
-    return OpenMP(parallel, _address(thread), _address(threads))
-
-
-def _address(function: Any) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    if address is None:
-        raise OSError(f"{function} has no address")
-    return address
 
 
 @cache
 def _yielding() -> int:
     """Address of the function by which a waiting thread offers its core to others."""
     if sys.platform == "win32":
-        return _address(ctypes.WinDLL("kernel32").SwitchToThread)
-    return _address(ctypes.CDLL(None).sched_yield)
+        return address(ctypes.WinDLL("kernel32").SwitchToThread)
+    return address(ctypes.CDLL(None).sched_yield)
 
 
 _Meeting = ctypes.c_int64 * 2

@@ -7,7 +7,9 @@ addresses are aligned. The functions keep to one order of parameters: pointers, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -17,6 +19,7 @@ import torch
 import triton
 
 from ..core.backends import Launch
+from ..core.errors import Prevented
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -113,10 +116,27 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     A product and a sum may become one instruction unless `enable_fp_fusion` is False. It is said, because Triton 3.9
     warns that it will not always be so.
     """
-    with torch.cuda.device(device):
+    with torch.cuda.device(device), _explained():
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel
+
+
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Triton compiles into files and cannot do without; the error of a full disk does not even name one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise Prevented(
+            f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set TRITON_CACHE_DIR to a "
+            "folder that can be written, or TMPDIR for the compiler's own files"
+        ) from error
 
 
 def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:

@@ -1,6 +1,6 @@
 """The compiled library with its headers: built on the machine where it runs, kept in a cache folder.
 
-    <cache>/<key>/include, lib64, set_env.sh      one build; the key covers everything it was made from
+    <cache>/<key>/include, lib64, set_env.sh      one build, sealed; the key covers everything it was made from
     <cache>/<environment>                         a link to the newest build for one Python environment
 
 Programs refer to the link, so building anew cures those that were compiled before.
@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -31,6 +31,7 @@ from .prototypes import fingerprint, prototypes
 PACKAGE_ROOT = Path(__file__).parents[3]
 CACHE_VARIABLE = "ACLGRAD_CACHE"
 LIBRARY = "libaclgrad_capi.so"
+SEAL = ".seal"  # a hash of a build's files
 NAMES = ("ascendcl", "acl_rt", "nnopbase", "opapi", "opapi_math", "opapi_nn", "cust_opapi")
 """What programs link with; all of them are the one library."""
 LINKED = ("ascendcl", "nnopbase", "opapi")
@@ -92,9 +93,11 @@ def installation() -> Installation:
     cache = cache_folder()
     built = cache / _key()
     link = cache / f"python-{_digest(sys.executable, str(PACKAGE_ROOT))}"
-    with _working_folder(cache) as work:
-        if not built.is_dir():
-            _move(write_installation(work / "build", built).root, built)
+    with _explained(cache, f"set {CACHE_VARIABLE} to a folder that can be written"), _working_folder(cache) as work:
+        if not _is_whole(built):
+            made = _write_all(work / "build", built).root
+            _write(made / SEAL, _seal(made))
+            _move(made, built, work / "damaged")
         if link.resolve() != built.resolve():
             outdated = link.resolve() if link.is_symlink() else None
             (work / "link").symlink_to(built.name)
@@ -104,20 +107,48 @@ def installation() -> Installation:
     return Installation(link)
 
 
-def _move(made: Path, built: Path) -> None:
+def _move(made: Path, built: Path, aside: Path) -> None:
+    """Put a build in its place; what is there and not whole goes aside."""
+    if _is_whole(built):
+        return  # another process was quicker, and its build is as good
+    with suppress(FileNotFoundError):
+        built.rename(aside)
     try:
         made.rename(built)
     except OSError:
-        if not built.is_dir():  # otherwise another process was quicker, and its build is as good
+        if not _is_whole(built):
             raise
 
 
-def write_installation(root: Path, place: Path | None = None) -> Installation:
-    """Compile the library and write everything into the folder `root`, which is to be moved to `place` if given."""
+def _is_whole(built: Path) -> bool:
+    """Whether a build is there as it was made."""
+    try:
+        return (built / SEAL).read_bytes() == _seal(built).encode()
+    except OSError:
+        return False
+
+
+def _seal(root: Path) -> str:
+    """A hash of every file in a build, by its place in it."""
+    joined = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.name != SEAL:
+            joined.update(os.fsencode(path.relative_to(root)) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return joined.hexdigest()
+
+
+def write_installation(root: Path) -> Installation:
+    """Compile the library and write everything into the folder `root`."""
+    with _explained(root, "choose a folder that can be written"):
+        return _write_all(root, root)
+
+
+def _write_all(root: Path, place: Path) -> Installation:
+    """Write everything into the folder `root`, which is to be moved to `place`."""
     made = Installation(root)
     for name, text in headers(prototypes()).items():
         _write(made.include / name, text)
-    _write(root / "set_env.sh", _SET_ENV.format(place=shlex.quote(str((place or root).absolute()))))
+    _write(root / "set_env.sh", _SET_ENV.format(place=shlex.quote(str(place.absolute()))))
     libraries = [f"${{_aclgrad_root}}/lib64/lib{name}.so" for name in LINKED]
     _write(made.cmake / "aclgrad-config.cmake", _CMAKE.format(libraries=";".join(libraries)))
     _compile(made)
@@ -247,6 +278,15 @@ def _c_string(text: str) -> str:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _explained(folder: Path, remedy: str) -> Iterator[None]:
+    """Errors of the file system as such of the build; those of a full disk do not even name a file."""
+    try:
+        yield
+    except OSError as error:
+        raise BuildError(f"{folder} cannot be written: {error}; {remedy} (TMPDIR for the compiler's files)") from error
 
 
 @contextmanager
