@@ -120,7 +120,9 @@ class Operator:
             plan = self.plan(args, given, backend=backend)
             outs = plan.allocate(given)
             plan.refuse_aliases(args, outs)
-        plan.launch(args, outs, plan.workspace() if plan.workspace_size else None)
+        scratch = plan.workspace() if plan.workspace_size else None
+        plan.launch(args, outs, scratch)
+        memory.give_back(scratch)
         if out is not None or self.spec.updated:
             _tell_autograd(self.spec.written(args, outs))
         return outs[0] if len(outs) == 1 else outs
