@@ -22,7 +22,7 @@ from aclgrad.testing.cases import EDGE, REAL, SMOKE, Data
 
 CALLS, PERIOD = 200, 7  # calls in all, and sizes in rotation
 SMALL_OUTPUTS, MOST_KEPT = 1 << 20, 48 << 20  # bytes of one call and of all, to be done in a moment
-MODES = ("trained", "inferred", "differentiated", "changing")
+MODES = ("trained", "inferred", "differentiated", "changing", "autocast")
 
 
 class Growth(NamedTuple):
@@ -90,12 +90,13 @@ def of_operator(meter, operator, backend, changing):
 
 
 def of_module(meter, name, mode, library=aclgrad.nn):
-    """What is kept: outputs with their graphs, outputs alone, gradients, or the first with changing sizes."""
+    """What is kept: outputs with their graphs, outputs alone, gradients; the first with changing sizes, in autocast."""
     torch.manual_seed(0)
     make, arguments = MODULES[name]
     module, data = make(library), Data()
     inputs = [arguments(data, 1 + rows) for rows in range(PERIOD)]
     leaves = [*module.parameters(), *(t for t in tensors_in(inputs[3]) if t.requires_grad)]
+    shapes = {parameter.shape for parameter in module.parameters()}
     owned = places([*module.parameters(), *module.buffers(), *tensors_in(inputs)])
 
     def call(k):
@@ -111,11 +112,14 @@ def of_module(meter, name, mode, library=aclgrad.nn):
             results = tensors_in([call(k)])
         if mode == "differentiated":  # its graph is gone
             seen.clear()
+        if mode == "autocast":  # a copy of a parameter serves all calls
+            seen = [tensor for tensor in seen if tensor.shape not in shapes]
         for result in results:  # the head computes its gradients with the loss
             seen += [result, *(getattr(result.grad_fn, "gradients", None) or ())]
         return {place: size for place, size in places(seen).items() if place not in owned}
 
-    return growth(meter, call, kept, CALLS)
+    with torch.autocast(torch.get_default_device().type, torch.bfloat16, enabled=mode == "autocast"):
+        return growth(meter, call, kept, CALLS)
 
 
 def _with_states(data, features, *shape):

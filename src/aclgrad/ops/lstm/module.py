@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...core.autograd import is_plain
 from ...core.errors import InvalidArgument
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_no_tangents, require_shape, require_states
+from .._shared.autocast import autocast_dtype, lowered
+from .._shared.modules import require_dtype, require_no_tangents, require_shape, require_states
 from .autograd import Sequences
 from .packing import Packing
 
