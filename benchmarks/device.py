@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from aclgrad.core.memory import drop_workspace
+
 from .timing import FULL, QUICK, Call, Effort, interleaved
 
 MIB = 1 << 20
@@ -129,6 +131,7 @@ class Cpu(Device):
 
     def peak(self, call: Callable[[], object]) -> int:
         """By torch's profiler, which sees every block of torch's allocator; libraries' own scratch escapes it."""
+        drop_workspace()  # the call allocates its own, for all to see
         watching = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)  # all of one cycle
         with _quiet_stderr(), watching as profiled:
             kept = call()

@@ -242,6 +242,15 @@ def test_memory_meter_sees_temporaries_that_are_gone_at_the_end():
     assert DEVICE.peak(lambda: x.neg_()) == 0
 
 
+def test_memory_meter_sees_a_workspace_that_calls_share():
+    job = smoke("lstm_backward")
+    args = job.case.build()
+    size = job.operator.plan(args).workspace_size
+    results = sum(tensor.nbytes for tensor in tensors_in(job.operator(*args)))
+    for _ in range(2):
+        assert size + results <= DEVICE.peak(lambda: job.operator(*args)) < 2 * size + results
+
+
 def test_overhead_and_alternation_measure_all_doors(tmp_path, monkeypatch):
     monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path))
     names = [item.name for item in overhead(DEVICE, GLANCE)]

@@ -5,6 +5,7 @@ Every output and every workspace the package allocates comes from here, so that 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from .meta import Meta, meta_of
 from .spec import Call
 
 ALIGNMENT = 64
+KEPT_WORKSPACE = 32 << 20  # bytes: what is larger the C library maps by itself, and unmaps when it is freed
 EXACT_CHECK_WORK = 100_000  # steps numpy may spend on deciding whether two interleaved views share an element
 
 
@@ -24,9 +26,48 @@ def empty(meta: Meta) -> torch.Tensor:
     return torch.empty_strided(meta.shape, meta.strides, dtype=meta.dtype, device=meta.device)
 
 
+class _Kept(threading.local):
+    """A thread's workspace between its calls."""
+
+    block: torch.Tensor | None = None
+
+
+_kept = _Kept()
+
+
 def workspace(size: int, device: torch.device) -> torch.Tensor | None:
-    """Scratch memory of `size` bytes; torch aligns it to at least `ALIGNMENT`."""
-    return torch.empty(size, dtype=torch.uint8, device=device) if size else None
+    """Scratch memory of `size` bytes or more for one launch; torch aligns it to at least `ALIGNMENT`.
+
+    On a CPU a thread uses one again from call to call. The C library cuts an aligned block out of a larger one, so that
+    the hole it leaves may be too small for the next of its size, and every call would take new memory. A thread that
+    needs a larger one doubles it, so that this happens a few times only. While a call uses it, it is nobody else's, not
+    even another call's of this thread. A GPU's allocator finds its blocks again.
+    """
+    if size == 0:
+        return None
+    if device.type != "cpu" or size > KEPT_WORKSPACE:
+        return torch.empty(size, dtype=torch.uint8, device=device)
+    block, _kept.block = _kept.block, None
+    if block is None or block.numel() < size:
+        if block is not None:
+            size = max(size, min(2 * block.numel(), KEPT_WORKSPACE))
+            del block  # before there is another
+        with torch.inference_mode(False):  # what is made for inference could be written by nothing else
+            block = torch.empty(size, dtype=torch.uint8, device=device)
+    return block
+
+
+def give_back(block: torch.Tensor | None) -> None:
+    """Keep a workspace for the thread's next call; the launch it was made for has ended well."""
+    if type(block) is not torch.Tensor or not block.is_cpu or block.numel() > KEPT_WORKSPACE:
+        return
+    if _kept.block is None or _kept.block.numel() < block.numel():
+        _kept.block = block
+
+
+def drop_workspace() -> None:
+    """Free what this thread keeps, so that the next call's workspace is allocated where a memory meter sees it."""
+    _kept.block = None
 
 
 def tensors_in(values: Sequence[Any]) -> list[torch.Tensor]:

@@ -134,8 +134,9 @@ class Operator:
             plan.refuse_aliases(args, outs)
         if self.spec.value_rule is not None and plan.device.type == "cpu":
             self.spec.value_rule(args)
-        size = plan.workspace_size
-        plan.launch(args, outs, memory.workspace(size, plan.device) if size else None)
+        scratch = plan.workspace()
+        plan.launch(args, outs, scratch)
+        memory.give_back(scratch)
         if out is not None or self.spec.updated:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))
         return outs[0] if len(outs) == 1 else outs

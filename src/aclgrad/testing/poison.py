@@ -21,7 +21,9 @@ def poisoned_memory(byte: int = 0xFF) -> Iterator[None]:
 
     def poisoned_workspace(size: int, device: torch.device) -> torch.Tensor | None:
         block = workspace(size, device)
-        return block if block is None else block.fill_(byte)
+        if block is not None:
+            block[:size].fill_(byte)
+        return block
 
     memory.empty, memory.workspace = poisoned_empty, poisoned_workspace
     try:

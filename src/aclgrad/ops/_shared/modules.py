@@ -1,4 +1,4 @@
-"""What the modules share: the dtype autocast asks for, and the check of an argument's shape."""
+"""What the modules share: the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -9,21 +9,6 @@ from torch import Tensor
 
 from ...core.errors import InvalidArgument, WrongType
 from ...core.meta import dtype_name
-
-
-def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
-    """The dtype that autocast runs products in on the tensor's device; None where it is off."""
-    kind = tensor.device.type
-    # Meta has no autocast. torch.amp.is_autocast_available would say so, but torch.compile up to 2.11 stops at it.
-    on = kind != "meta" and torch.is_autocast_enabled(kind)
-    return torch.get_autocast_dtype(kind) if on else None
-
-
-def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
-    """The tensors in autocast's dtype, as torch casts the arguments of its own fused modules; float64 is left alone."""
-    if dtype is None:
-        return list(tensors)
-    return [t if t.dtype == torch.float64 else t.to(dtype) for t in tensors]
 
 
 def require_tensor(name: str, value: object) -> None:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_tensor
+from .._shared.autocast import autocast_dtype, lowered
+from .._shared.modules import require_dtype, require_shape, require_tensor
 from .training import IGNORE_INDEX, REDUCTIONS, reduced
 
 

@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import PackedSequence
 from ...core.autograd import require_no_tangents
 from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
+from .._shared.autocast import autocast_dtype, lowered
+from .._shared.modules import require_dtype, require_shape, require_states
 from .autograd import Sequences
 from .packing import Packing
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from .._shared.modules import autocast_dtype, lowered, require_dtype, require_shape, require_states
+from .._shared.autocast import autocast_dtype, lowered
+from .._shared.modules import require_dtype, require_shape, require_states
 
 States = tuple[Tensor, Tensor]
 
@@ -45,9 +46,8 @@ class LSTMCell(nn.LSTMCell):
             require_dtype("input", input, self.weight_ih.dtype, "weight_ih")
             require_dtype("hx[0]", hx, self.weight_hh.dtype, "weight_hh")
         cell_dtype = lower if lower is not None and input.is_cuda else None
-        (cx,) = lowered(cell_dtype, cx)
+        cx, *biases = lowered(cell_dtype, cx, *((self.bias_ih, self.bias_hh) if self.bias else ()))
         gates = (linear(input, self.weight_ih), linear(hx, self.weight_hh))
-        biases = (self.bias_ih, self.bias_hh) if self.bias else (None, None)
-        operands = [tensor if tensor is None else tensor.to(cx.dtype) for tensor in (*gates, *biases)]
-        hy, cy, _ = torch.ops.aclgrad.lstm_cell(operands[0], operands[1], cx, operands[2], operands[3])
+        x_gates, h_gates, *biases = [tensor.to(cx.dtype) for tensor in (*gates, *biases)]
+        hy, cy, _ = torch.ops.aclgrad.lstm_cell(x_gates, h_gates, cx, *(biases or (None, None)))
         return hy, cy
