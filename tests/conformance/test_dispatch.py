@@ -315,5 +315,24 @@ def test_logits_that_are_asked_for_where_calls_are_traced():
     assert aclgrad.linear_online_max_sum(x.requires_grad_(), weight, target, 0, 5)[-1] is None
 
 
+@pytest.fixture
+def one_process():
+    """A group of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield torch.distributed.init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+def test_distributed_tensors_are_refused_by_torch_and_not_read(one_process):
+    """An op without a rule for shards is none of theirs, as any op of torch's."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    for operator in OPERATORS:
+        call, tensors = of_tensors(operator)
+        shards = [distribute_tensor(t, one_process, [Shard(0)]) if t.dim() else t for t in tensors]
+        with pytest.raises((NotImplementedError, RuntimeError, TypeError), match=r"sharding strategy|DTensor"):
+            call(*shards)
+
+
 def test_not_in_memory_is_an_invalid_argument():
     assert issubclass(NotInMemory, aclgrad.InvalidArgument)

@@ -31,16 +31,17 @@ def _gradients(ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants
     if not train:
         raise Unsupported("train was False, so nothing was kept for the gradient; expected True", "train")
     states = hx or [x.new_zeros(ctx.states)] * 2
-    dy, dh, dc = (None if grad is None else grad.resolve_neg() for grad in upstream)
+    dy, dh, dc = upstream
     if lengths and dy is not None:
         dy = dy.flatten(0, 1)
     mask = [wants_x, bool(hx), bool(hx), wants_params]
     plain = not torch.is_grad_enabled() and is_plain(x, *(grad for grad in (dy, dh, dc) if grad is not None))
-    backward = spec.lstm_backward if plain else torch.ops.aclgrad.lstm_backward
-    dx, dh_prev, dc_prev, dparams = backward(
+    arguments = (
         x, states, params, dy, dh, dc, *activations, lengths[0] if lengths else None,
         has_bias, num_layers, dropout, train, bidirectional, batch_first, mask,
     )  # fmt: skip
+    results = spec.lstm_backward.run(arguments) if plain else torch.ops.aclgrad.lstm_backward(*arguments)
+    dx, dh_prev, dc_prev, dparams = results
     return (
         dx if wants_x else None,
         list(dparams) if wants_params else [None] * len(params),
@@ -56,7 +57,7 @@ class Sequences(torch.autograd.Function):
         """`arguments`: attributes, the number of states (0 or 2), x, batch_sizes, the states, params."""
         attributes, states, x, batch_sizes, *tensors = arguments
         hx, params = tensors[:states], tensors[states:]
-        output, hy, cy, *saved = spec.lstm(x, params, hx or None, batch_sizes, *attributes)
+        output, hy, cy, *saved = spec.lstm.run((x, params, hx or None, batch_sizes, *attributes))
         _keep(ctx, (x, params, hx, batch_sizes, *attributes), hy, [chains or [] for chains in saved])
         return output, hy, cy
 
