@@ -174,6 +174,7 @@ INTERRUPTED = """
 import os, signal, sys, threading
 from aclgrad.frontends.cli import main
 sys.argv = ["aclgrad", "verify", "--backend", "reference"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background is started deaf to it
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 main()
 """
