@@ -4,13 +4,36 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-gpu check format bench bench-gpu clean
+# The oldest Python that the metadata allows, if it is here, else $(PYTHON); asked when first needed.
+LOWEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
+LOWEST_PYTHON ?= $(shell for python in python$(LOWEST) $$HOME/.pyenv/versions/$(LOWEST).*/bin/python $(PYTHON); do \
+	$$python -c '' 2>/dev/null && echo $$python && break; done)
+LOWEST_VENV ?= .venv-lowest
+NEWEST_VENV ?= .venv-newest
+
+.PHONY: demo test test-lowest test-newest test-gpu check format bench bench-gpu clean
 
 demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
 
 test: $(READY)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2
+
+test-lowest:  ## the suite with the lowest version of everything that pyproject.toml declares; TESTS=tests/cpu for a part
+	$(LOWEST_PYTHON) -m venv --clear $(LOWEST_VENV)
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --no-deps --editable .
+	$(LOWEST_VENV)/bin/python tools/lowest.py > $(LOWEST_VENV)/lowest.txt
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --constraint $(LOWEST_VENV)/lowest.txt --editable '.[dev]'
+	$(LOWEST_VENV)/bin/python -m pip list
+	$(LOWEST_VENV)/bin/python -m pytest -n 2 $(TESTS)
+
+test-newest:  ## the suite with the newest version of everything, whatever constraints.txt says
+	$(PYTHON) -m venv --clear $(NEWEST_VENV)
+	$(NEWEST_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(NEWEST_VENV)/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
+	$(NEWEST_VENV)/bin/python -m pip list
+	$(NEWEST_VENV)/bin/python -m pytest -n 2 $(TESTS)
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -37,4 +60,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST_VENV) $(NEWEST_VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -83,10 +83,24 @@ def test_importing_is_quick_and_has_no_side_effects():
     """numba, rich and the other doors come when they are used; no thread, no file, nothing printed."""
     code = (
         "import sys, threading, torch; before = set(sys.modules); threads = threading.active_count(); import aclgrad\n"
-        "heavy = {'numba', 'llvmlite', 'rich', 'typer', 'matplotlib', 'triton', 'aclgrad.acl', 'aclgrad.aclnn'}\n"
+        "heavy = {'numba', 'llvmlite', 'rich', 'typer', 'matplotlib', 'triton'}\n"
+        "heavy |= {f'aclgrad.{door}' for door in ('acl', 'aclnn', 'testing', 'torch_npu')}\n"
         "late = heavy & (set(sys.modules) - before)\n"
         "assert not late, late\n"
         "assert threading.active_count() == threads\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_door_is_there_after_a_plain_import():
+    doors = ("acl", "aclnn", "nn", "testing", "torch_npu")
+    code = (
+        "import aclgrad\n"
+        f"for door in {doors}:\n"
+        "    assert door in dir(aclgrad), door\n"
+        "    assert getattr(aclgrad, door).__name__ == f'aclgrad.{door}', door\n"
+        "assert {'lstm', 'hardsigmoid', '__version__'} <= set(dir(aclgrad))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -5,6 +5,7 @@ aclgrad.aclnn                                   the documents' two-phase functio
 aclgrad.acl                                     the runtime under pyACL's names
 aclgrad.nn, torch.ops.aclgrad                   modules and ops for PyTorch, differentiable
 aclgrad.torch_npu                               the functions of torch_npu
+aclgrad.testing                                 the tolerance rule, named cases, poisoned memory
 """
 
 from ._version import __version__ as __version__
@@ -34,7 +35,7 @@ from .ops.sync_batch_norm import batch_norm_stats as batch_norm_stats
 
 _register_ops()
 
-_LAZY = ("acl", "aclnn", "nn", "torch_npu")  # doors that are imported when first used
+_LAZY = ("acl", "aclnn", "nn", "testing", "torch_npu")  # doors that are imported when first used
 
 
 def __getattr__(name: str) -> object:
@@ -43,3 +44,7 @@ def __getattr__(name: str) -> object:
 
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -58,7 +58,7 @@ def test_to_dtype(dtype):
     assert_same_as_torch(norm().to(dtype), batch(dtype), batch(dtype, seed=1), run=several_steps)
 
 
-@pytest.mark.parametrize("rest", [(), (1,), (4,), (2, 3, 4)], ids=len)
+@pytest.mark.parametrize("rest", [(), (1,), (4,), (2, 3, 4), (2, 1, 3, 2, 1, 2, 2), (2,) * 8], ids=len)
 def test_ranks(rest):
     x = Data().normal(6, CHANNELS, *rest).requires_grad_()
     assert_same_as_torch(norm(), x)

@@ -33,6 +33,28 @@ def test_output_and_gradient(dtype, inplace):
     assert_same_as_torch(module, values(dtype), run=run)
 
 
+@pytest.mark.parametrize("rank", [8, 9, 12])
+def test_any_rank_in_strides_that_do_not_merge(rank):
+    x = Data().normal(*[3] * rank)[(slice(2),) * rank].permute(*reversed(range(rank)))
+    assert_same_as_torch(nn.Hardsigmoid(), x.detach().requires_grad_())
+    torch.testing.assert_close(aclgrad.hardsigmoid(x), nn.functional.hardsigmoid(x))
+    written = x.clone()
+    assert aclgrad.nn.Hardsigmoid(inplace=True)(written) is written
+    torch.testing.assert_close(written, nn.functional.hardsigmoid(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool])
+def test_integers_are_refused_as_torch_does_but_for_int32(dtype):
+    x = torch.arange(-4, 5).to(dtype)
+    with pytest.raises(NotImplementedError):
+        nn.Hardsigmoid()(x)
+    if dtype == torch.int32:
+        assert aclgrad.nn.Hardsigmoid()(x).tolist() == [0, 0, 0, 0, 0, 0, 0, 1, 1]
+        return
+    with pytest.raises(aclgrad.InvalidArgument, match=r"x is \w+, expected one of"):
+        aclgrad.nn.Hardsigmoid()(x)
+
+
 def test_float64_is_exact_where_torchs_slope_is_a_float32():
     def formula(x):
         y = (x / 6 + 0.5).clamp(0, 1)

@@ -11,7 +11,7 @@ from .errors import InvalidArgument, NullArgument
 from .meta import Meta, dtype_name
 from .spec import Call, Out, OutList, Rule, Tensor
 
-MAX_RANK = 8
+MAX_RANK = 8  # of aclnn; torch and the kernels know no limit
 ND = 2  # aclFormat
 PRIVATE_FORMATS = frozenset({3, 4, 12, 29, 32, 33, 50, 51, 52, 53, 54})
 
@@ -124,12 +124,13 @@ def no_private_format(*names: str) -> Rule:
 
 
 def rank(low: int, high: int, *names: str) -> Rule:
-    """Each tensor given has between `low` and `high` dimensions."""
-    wanted = f"{low}" if low == high else f"{low} to {high}"
+    """Each tensor given has between `low` and `high` dimensions; MAX_RANK binds the aclnn door only."""
 
     def check(call: Call) -> None:
+        limited = call.strict or high != MAX_RANK
+        wanted = f"{low}" if low == high else f"{low} to {high}" if limited else f"{low} or more"
         for label, meta in call.metas(*names):
-            if not low <= meta.rank <= high:
+            if meta.rank < low or (limited and meta.rank > high):
                 raise InvalidArgument(f"{label} has rank {meta.rank} {list(meta.shape)}, expected rank {wanted}", label)
 
     return check

@@ -182,9 +182,12 @@ def cache_folder() -> Path:
 
 def compiler(variable: str, names: tuple[str, ...]) -> list[str]:
     """The command of a compiler: what the environment variable says, or the first of `names` that exists."""
-    chosen = os.environ.get(variable)
+    chosen = os.environ.get(variable, "").strip()
     if chosen:
-        return shlex.split(chosen)
+        try:
+            return shlex.split(chosen)
+        except ValueError as error:
+            raise BuildError(f"{variable} is {chosen!r}, expected a command: {error}") from None
     for name in names:
         if shutil.which(name):
             return [name]

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import torch
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 import aclgrad
 
 from ...core.backends import BACKENDS
-from ...core.errors import NoBackend
+from ...core.errors import InvalidArgument, NoBackend, Unsupported
 from ...core.meta import dtype_name
-from ...core.plan import Operator
-from ...core.registry import lookup, operators
+from ...core.registry import operators
 from ...core.spec import Out, OutList, Tensor
 from ...testing.cases import suite
+from .names import device as chosen_device
+from .names import find, require_backend
 from .native import add_commands
-from .runs import demo_runs, report, verify_runs, wide_console
+from .runs import demo_runs, report, verify_runs
+from .streams import polite
+from .tables import show, wide_console
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="CANN's aclnn gradient operators on every machine.",
 )
+
+
+DTYPES = ("dtypes (aclnn)", "also in Python")
 
 
 def _version(wanted: bool) -> None:
@@ -49,47 +56,26 @@ def _options(
 @app.command("list")
 def list_operators() -> None:
     """The operators, their aclnn names and dtypes."""
-    table = Table(
-        "operator", "aclnn function", "dtypes (aclnn)", "also in Python", title="aclgrad operators", box=box.SIMPLE_HEAD
-    )
+    rows = []
     for operator in operators():
         main = operator.spec.params[suite(operator.spec).main]
         assert isinstance(main, Tensor)  # our own cases
-        table.add_row(
-            operator.spec.name,
-            operator.spec.aclnn,
-            ", ".join(map(dtype_name, main.dtypes)),
-            ", ".join(map(dtype_name, main.generous)),
-        )
-    wide_console().print(table)
+        rows.append((operator.spec.name, operator.spec.aclnn, _listed(main.dtypes), _listed(main.generous)))
+    show(wide_console(), "aclgrad operators", ("operator", "aclnn function", *DTYPES), rows)
 
 
 @app.command()
-def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad list` names it.")]) -> None:
+def explain(name: Annotated[str, typer.Argument(help="An operator, by its Python or its aclnn name.")]) -> None:
     """One operator's contract: arguments in the document's order, dtypes, backends here."""
-    operator = _find(name)
+    operator = find(name)
     spec = operator.spec
-    table = Table(
-        "parameter",
-        "in the document",
-        "kind",
-        "dtypes (aclnn)",
-        "also in Python",
-        title=f"{spec.name} = {spec.aclnn}",
-        box=box.SIMPLE_HEAD,
-    )
+    rows = []
     for param in (*spec.args, *spec.outs):
-        typed = param if isinstance(param, Tensor | Out | OutList) else None
-        table.add_row(
-            param.name,
-            param.aclnn,
-            type(param).__name__,
-            ", ".join(map(dtype_name, typed.dtypes)) if typed else "",
-            ", ".join(map(dtype_name, typed.generous)) if typed else "",
-        )
+        typed = (param.dtypes, param.generous) if isinstance(param, Tensor | Out | OutList) else ((), ())
+        rows.append((param.name, param.aclnn, type(param).__name__, *map(_listed, typed)))
     console = wide_console()
     console.print(f"[bold]{spec.name}[/]: {spec.summary}")
-    console.print(table)
+    show(console, f"{spec.name} = {spec.aclnn}", ("parameter", "in the document", "kind", *DTYPES), rows)
     case = suite(spec).cases[0]
     for backend in BACKENDS:
         try:
@@ -102,13 +88,17 @@ def explain(name: Annotated[str, typer.Argument(help="An operator, as `aclgrad l
             )
 
 
+def _listed(dtypes: Iterable[torch.dtype]) -> str:
+    return ", ".join(map(dtype_name, dtypes))
+
+
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; the best one present without it.")]
 
 
 @app.command()
 def demo(device: Device = None) -> None:
     """Run all operators through the aclnn door, on the documents' inputs and on realistic ones, against float64."""
-    chosen = _device(device)
+    chosen = chosen_device(device)
     os.environ["ACLGRAD_DEVICE"] = chosen  # where the door's device memory is
     if not report(demo_runs(chosen), title="Every operator through the aclnn door, checked against float64"):
         raise typer.Exit(1)
@@ -122,8 +112,10 @@ def verify(
     every: Annotated[bool, typer.Option("--every", help="Show every run, not one line for each operator.")] = False,
 ) -> None:
     """Judge a backend on every named case and dtype by the tolerance rule; all operators take minutes."""
-    chosen = list(operators()) if name is None else [_find(name)]
-    place = "cpu" if device is None and backend == "cpu" else _device(device)
+    chosen = list(operators()) if name is None else [find(name)]
+    place = "cpu" if device is None and backend == "cpu" else chosen_device(device)
+    if backend is not None:
+        require_backend(backend, chosen, place)
     if not report(
         verify_runs(chosen, backend, place),
         title="Verdict: within 2 × a naive run's error + 4 ulp of float64",
@@ -132,24 +124,13 @@ def verify(
         raise typer.Exit(1)
 
 
-def _device(wanted: str | None) -> str:
-    present = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
-    if wanted is not None and wanted not in present:
-        raise typer.BadParameter(f"{wanted!r} is not to be had, expected one of {', '.join(present)}")
-    return wanted or present[0]
-
-
-def _find(name: str) -> Operator:
-    try:
-        return lookup(name)
-    except KeyError:
-        known = ", ".join(operator.spec.name for operator in operators())
-        raise typer.BadParameter(f"{name!r} is no operator, expected one of {known}") from None
-
-
 add_commands(app)
 
 
 def main() -> None:
-    """Entry point."""
-    app()
+    """Entry point. What the contracts refuse is told in a line, as every other mistake is."""
+    with polite():
+        try:
+            app()
+        except (InvalidArgument, Unsupported) as refusal:
+            sys.exit(f"aclgrad: {refusal}")

@@ -30,21 +30,32 @@ def build_files(
 ) -> None:
     """Write headers and libraries in the layout that CANN's CMake samples expect, and a set_env.sh to source."""
     with _reported():
-        made = build.write_installation(out.absolute())
+        try:
+            made = build.write_installation(out.absolute())
+        except OSError as error:
+            raise typer.BadParameter(f"{out} cannot be written: {error}", param_hint="--out") from None
     typer.echo(f"{made.root}: source set_env.sh, or use include/ and lib64/ as they are")
 
 
 def cc(
+    context: typer.Context,
     arguments: Annotated[list[str], typer.Argument(help="What the compiler gets: sources, -o program, any options.")],
 ) -> None:
     """Compile and link a program against aclgrad, ready to run: g++ (cc for .c files) with the paths it needs."""
+    if arguments == ["-h"]:  # as an option it would also be found in -shared
+        typer.echo(context.get_help())
+        raise typer.Exit
     suffixes = {Path(argument).suffix for argument in arguments if not argument.startswith("-")}
     with _reported():
         is_c = ".c" in suffixes and not suffixes & _CXX_SUFFIXES
         compiler = build.c_compiler() if is_c else build.cxx_compiler()
         made = build.installation()
         links = [] if _NOT_LINKING & set(arguments) else made.link_flags
-        raise typer.Exit(subprocess.call([*compiler, *arguments, *made.compile_flags, *links]))  # noqa: S603
+        try:
+            status = subprocess.call([*compiler, *arguments, *made.compile_flags, *links])  # noqa: S603
+        except OSError as error:
+            raise build.BuildError(f"the compiler {compiler[0]} cannot be run: {error}") from None
+    raise typer.Exit(status)
 
 
 def config(
@@ -63,7 +74,12 @@ def config(
 
 def add_commands(app: typer.Typer) -> None:
     """Give the command line what concerns C programs."""
-    app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(cc)
+    to_the_compiler = {
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": ["--help"],
+    }
+    app.command(context_settings=to_the_compiler)(cc)
     app.command()(config)
     app.add_typer(capi, name="capi")
 

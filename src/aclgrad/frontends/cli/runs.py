@@ -11,10 +11,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 
 from ...core.backends import BACKENDS, widen
 from ...core.memory import tensors_in
@@ -26,9 +24,9 @@ from ...testing.layouts import apply
 from ...testing.program import run as run_program
 from ...testing.verdicts import own, verdicts
 from ...testing.verdicts import run as run_python
+from .tables import show, wide_console
 
 REPEATS = 5
-TABLE_WIDTH = 140
 PRINTED_DIGITS = 1e-6  # the documents' programs print with %f
 
 
@@ -142,21 +140,16 @@ def _shape(args: Sequence[Any]) -> str:
     return next(("×".join(map(str, t.shape)) for t in tensors_in(args) if t.dim() > 1), "")
 
 
-def wide_console() -> Console:
-    """The terminal; a log file has no width to fit into and gets a comfortable one."""
-    console = Console()
-    return console if console.is_terminal else Console(width=TABLE_WIDTH)
-
-
 def report(runs: Sequence[Run], title: str, *, brief: bool = False) -> bool:
     """Run with a progress bar, print the table, and say whether all holds; in brief, only what does not is shown."""
     console = wide_console()
     rows = list(_progress(console, runs))
     if brief:
-        console.print(_by_operator(rows, title))
+        show(console, title, ("operator", "dtypes", "runs", "largest error", ""), list(_by_operator(rows)))
     shown = [row for row in rows if not (brief and row.ok)]
     if shown:
-        console.print(_by_run(shown, "What is wrong" if brief else title))
+        heading = "What is wrong" if brief else title
+        show(console, heading, COLUMNS, [_by_run(row) for row in shown], right=NUMBERS)
     wrong = sum(not row.ok for row in rows)
     backends = ", ".join(name for name in BACKENDS if any(row.backend == name for row in rows))
     console.print(
@@ -168,32 +161,26 @@ def report(runs: Sequence[Run], title: str, *, brief: bool = False) -> bool:
     return wrong == 0
 
 
-def _by_operator(rows: Sequence[Row], title: str) -> Table:
-    table = Table("operator", "dtypes", "runs", "largest error", "", title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+def _by_operator(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     for operator in dict.fromkeys(row.operator for row in rows):
         mine = [row for row in rows if row.operator == operator]
         wrong = sum(not row.ok for row in mine)
-        table.add_row(
+        yield (
             operator, ", ".join(dict.fromkeys(row.dtype for row in mine)), str(len(mine)),
-            f"{max(row.ulp for row in mine):.2f} ulp", f"[red]{wrong} WRONG[/]" if wrong else "[green]ok[/]",
+            _ulp(max(row.ulp for row in mine)), f"[red]{wrong} WRONG[/]" if wrong else "[green]ok[/]",
         )  # fmt: skip
-    return table
 
 
-def _by_run(rows: Sequence[Row], title: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("operator", "input", "dtype", "backend"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("status", "error", "time", "speed-up"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, min_width=len("WRONG"))
-    for row in rows:
-        table.add_row(
-            row.operator, row.input, row.dtype, row.backend, str(row.status),
-            f"{row.ulp:.2f} ulp", _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}×",
-            "[green]ok[/]" if row.ok else "[red]WRONG[/]",
-        )  # fmt: skip
-    return table
+NUMBERS = ("status", "error", "time", "speed-up")
+COLUMNS = ("operator", "input", "dtype", "backend", *NUMBERS, "")
+
+
+def _by_run(row: Row) -> tuple[str, ...]:
+    return (
+        row.operator, row.input, row.dtype, row.backend, str(row.status),
+        _ulp(row.ulp), _duration(row.seconds), f"{row.plain_seconds / row.seconds:.1f}×",
+        "[green]ok[/]" if row.ok else "[red]WRONG[/]",
+    )  # fmt: skip
 
 
 def _progress(console: Console, runs: Sequence[Run]) -> Iterator[Row]:
@@ -214,3 +201,7 @@ def _duration(seconds: float) -> str:
         if seconds < 1
         else f"{seconds:.2f} s"
     )
+
+
+def _ulp(error: float) -> str:
+    return f"{error:.2f} ulp" if error < 1e6 else f"{error:.0e} ulp"

@@ -14,6 +14,7 @@ from ...testing.cases import (
     BENCH_GPU,
     DOCUMENT,
     EDGE,
+    PYTHON_ONLY,
     REAL,
     SMOKE,
     Case,
@@ -69,6 +70,7 @@ FORWARD = (
     Case("ragged_tail", _one(1025), NUMBERS, frozenset({EDGE})),
     Case("several_threads", _one(3, 70_001), (F32, F16, I32), frozenset({EDGE})),
     Case("rank8", _one(1, 2, 1, 3, 1, 2, 2, 3), NUMBERS, frozenset({EDGE})),
+    Case("rank9", _one(2, 1, 2, 1, 3, 1, 2, 2, 3), NUMBERS, frozenset({EDGE, PYTHON_ONLY})),
     Case("empty", _one(0, 5), NUMBERS, frozenset({EDGE})),
     Case("kinks", lambda data: (_near_kinks(data),), DTYPES, frozenset({EDGE})),
     Case("integers", _integers, (I32,), frozenset({EDGE})),
@@ -85,6 +87,7 @@ BACKWARD = (
     Case("ragged_tail", _pair(1025), DTYPES, frozenset({EDGE})),
     Case("several_threads", _pair(3, 70_001), (F32, F16), frozenset({EDGE})),
     Case("rank8", _pair(1, 2, 1, 3, 1, 2, 2, 3), DTYPES, frozenset({EDGE})),
+    Case("rank9", _pair(2, 1, 2, 1, 3, 1, 2, 2, 3), DTYPES, frozenset({EDGE, PYTHON_ONLY})),
     Case("empty", _pair(0, 5), DTYPES, frozenset({EDGE})),
     Case("kinks", _kinks, DTYPES, frozenset({EDGE})),
     Case(
@@ -107,7 +110,7 @@ REFUSED_X = (
 INVALID_IN_PLACE = (
     *REFUSED_X,
     Invalid("x_double", {"x": lambda t: t.double()}, InvalidArgument, "x", ("aclnn",)),
-    Invalid("rank9", {"x": lambda t: t.view(*[1] * 7, *t.shape)}, InvalidArgument, "x"),
+    Invalid("rank9", {"x": lambda t: t.view(*[1] * 7, *t.shape)}, InvalidArgument, "x", ("aclnn",)),
     Invalid(
         "bf16_on_an_old_chip", {"x": lambda t: t.bfloat16()}, InvalidArgument, "x", ("aclnn",),
         environment={"ACLGRAD_SOC": "Ascend310P"},
@@ -119,7 +122,10 @@ INVALID_FORWARD = (
     *REFUSED_X,
     Invalid("out_null", {"out": None}, NullArgument, "out", doors=("aclnn",)),
     Invalid("all_double", dict.fromkeys(("x", "out"), torch.Tensor.double), InvalidArgument, "x", ("aclnn",)),
-    Invalid("rank9", {name: lambda t: t.view(*[1] * 7, *t.shape) for name in ("x", "out")}, InvalidArgument, "x"),
+    Invalid(
+        "rank9", {name: lambda t: t.view(*[1] * 7, *t.shape) for name in ("x", "out")},
+        InvalidArgument, "x", ("aclnn",),
+    ),
     Invalid(
         "bf16_on_an_old_chip", dict.fromkeys(("x", "out"), torch.Tensor.bfloat16), InvalidArgument, "x", ("aclnn",),
         environment={"ACLGRAD_SOC": "Ascend310P"},
@@ -145,7 +151,7 @@ INVALID_BACKWARD = (
     Invalid("out_shape", {"out": lambda t: t[:-1]}, InvalidArgument, "out"),
     Invalid(
         "rank9", {name: lambda t: t.view(*[1] * 7, *t.shape) for name in ("grad_output", "x", "out")},
-        InvalidArgument, "grad_output",
+        InvalidArgument, "grad_output", ("aclnn",),
     ),
     Invalid(
         "bf16_on_an_old_chip", {"x": lambda t: t.bfloat16()}, InvalidArgument, "x", ("aclnn",),

@@ -12,7 +12,7 @@ from . import spec
 def hardsigmoid(x: Tensor, *, out: Tensor | None = None, backend: str | None = None) -> Tensor:
     """min(max(x / 6 + 1/2, 0), 1), a sigmoid made of three straight lines.
 
-    Shapes: `x` and the result are equal, of any rank up to 8 and any strides. Dtypes: float16, bfloat16, float32,
+    Shapes: `x` and the result are equal, of any rank and any strides. Dtypes: float16, bfloat16, float32,
     float64 or int32, and the result has the same; half types are computed in float32 and rounded once, integers are
     cut off. NaN stays NaN.
 
@@ -44,7 +44,7 @@ def hardsigmoid_backward(
 ) -> Tensor:
     """Gradient of hardsigmoid: `grad_output / 6` where -3 < x < 3, else 0.
 
-    Shapes: `grad_output`, `x` and the result are equal, of any rank up to 8 and any strides. Dtypes: float16, bfloat16,
+    Shapes: `grad_output`, `x` and the result are equal, of any rank and any strides. Dtypes: float16, bfloat16,
     float32 and float64 in any mix; the result has the promoted dtype unless `out` decides. Half types are computed in
     float32 and rounded once. The ends ±3, infinities and NaN of `x` give 0.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Cost, Data, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Cost, Data, bytes_moved
 from ...testing.layouts import channels_last
 
 DTYPES = (F32, F16, BF16, F64)
@@ -58,6 +58,7 @@ BATCHES = (
     Batch("one_past_a_block", (2, 3, 1025)),
     Batch("several_threads", (4, 33, 31, 29), dtypes=(F32, BF16)),
     Batch("rank8", (2, 3, 1, 2, 1, 2, 1, 2)),
+    Batch("rank9", (2, 3, 1, 2, 1, 2, 1, 2, 2), frozenset({EDGE, PYTHON_ONLY})),
     Batch("one_channel", (6, 1, 7)),
     Batch("empty_batch", (0, 3, 4)),
     Batch("resnet_NCHW", (32, 256, 14, 14), frozenset({REAL, BENCH}), dtypes=FAST),

@@ -90,7 +90,13 @@ def _refused(batches: tuple[str, ...], vectors: tuple[str, ...], optional: tuple
             for name in (*batches, *vectors)
         ),
         Invalid("rank1", {name: lambda t: t[0, :, 0, 0] for name in batches}, InvalidArgument, "input"),
-        Invalid("rank9", {name: lambda t: t.reshape(*t.shape, *[1] * 5) for name in batches}, InvalidArgument, "input"),
+        Invalid(
+            "rank9",
+            {name: lambda t: t.reshape(*t.shape, *[1] * 5) for name in batches},
+            InvalidArgument,
+            "input",
+            ("aclnn",),
+        ),
         Invalid(f"{out}_rank9", {out: lambda t: t.reshape(*t.shape, *[1] * 5)}, InvalidArgument, out),
         Invalid("no_channels", {name: lambda t: t[:, :0] for name in batches}, InvalidArgument, "input"),
         Invalid(f"{out}_shape", {out: lambda t: t[:-1]}, InvalidArgument, out),
@@ -116,7 +122,7 @@ INVALID_BACKWARD = (
     Invalid("counter_int64", {"counter": lambda t: t.long()}, InvalidArgument, "counter", ("aclnn",)),
     Invalid("counter_bfloat16", {"counter": lambda t: t.bfloat16()}, InvalidArgument, "counter", ("aclnn",)),
     Invalid("counter_bool", {"counter": lambda t: t.bool()}, InvalidArgument, "counter"),
-    Invalid("counter_rank9", {"counter": lambda t: t.view(*[1] * 8, -1)}, InvalidArgument, "counter"),
+    Invalid("counter_rank9", {"counter": lambda t: t.view(*[1] * 8, -1)}, InvalidArgument, "counter", ("aclnn",)),
     Invalid("grad_out_rank9", {"grad_out": lambda t: t.reshape(*t.shape, *[1] * 5)}, InvalidArgument, "grad_out"),
     Invalid("grad_out_shape", {"grad_out": lambda t: t[:-1]}, InvalidArgument, "grad_out"),
 )

@@ -89,7 +89,7 @@ INVALID = (
         for name in ("input", "mean", "running_var", "counts", "invstd_all")
     ),
     Invalid("rank1", {"input": lambda t: t[0, :, 0]}, InvalidArgument, "input"),
-    Invalid("rank9", {"input": lambda t: t.reshape(*t.shape, *[1] * 6)}, InvalidArgument, "input"),
+    Invalid("rank9", {"input": lambda t: t.reshape(*t.shape, *[1] * 6)}, InvalidArgument, "input", ("aclnn",)),
     *(Invalid(f"{name}_rank", {name: lambda t: t[0]}, InvalidArgument, name) for name in TABLES),
     *(Invalid(f"{name}_channels", {name: lambda t: t[:, 1:]}, InvalidArgument, name) for name in TABLES),
     Invalid("invstd_processes", {"invstd": lambda t: t[1:]}, InvalidArgument, "invstd"),

@@ -21,7 +21,7 @@ def batch_norm_stats(
 ) -> tuple[Tensor, Tensor]:
     """(mean, invstd) of every channel: invstd is 1 / √(variance + eps), with the biased variance.
 
-    Shapes: `input` [N, C, …] of rank 2 to 8, in any memory layout; both results [C], float32 for inputs in float16,
+    Shapes: `input` [N, C, …] of rank 2 or more, in any memory layout; both results [C], float32 for inputs in float16,
     bfloat16 or float32, and float64 for float64. An empty batch has the mean 0 and the invstd NaN.
 
     >>> import torch, aclgrad
@@ -78,7 +78,7 @@ def batch_norm_elemt(
 ) -> Tensor:
     """Batch norm with given statistics: (input − mean)·invstd·weight + bias.
 
-    Shapes: `input` and the result [N, C, …] of rank 2 to 8, in any memory layout (the input's is kept); the vectors
+    Shapes: `input` and the result [N, C, …] of rank 2 or more, in any memory layout (the input's is kept); the vectors
     [C]. A `weight` of None counts as ones, a `bias` of None as zeros. `eps` is in `invstd` already and changes nothing.
     Dtypes: any mix of float16, bfloat16, float32 and float64, computed in float32 (float64 if `input` is) and rounded
     once; the result has the input's dtype unless `out` decides.
@@ -111,7 +111,7 @@ def batch_norm_reduce_backward(
     `input_g`, the latter times invstd if `weight_g`, the former if `bias_g`; None where the flag is false. Of an empty
     batch all are zero. `weight` changes nothing.
 
-    Shapes: `grad_out` and `input` [N, C, …] of rank 2 to 8, of one dtype, each in any memory layout; `mean` and
+    Shapes: `grad_out` and `input` [N, C, …] of rank 2 or more, of one dtype, each in any memory layout; `mean` and
     `invstd` [C] are those of the whole batch. The results have the dtype that `input` and `mean` promote to.
 
     >>> import torch, aclgrad
@@ -141,8 +141,8 @@ def batch_norm_elemt_backward(
     ((grad_out − sum_dy/n) − (input − mean)·invstd²·sum_dy_xmu/n) · invstd·weight, where n is the sum of `counter`, and
     `sum_dy`, `sum_dy_xmu` are the sums of grad_out and of grad_out·(input − mean) over all processes.
 
-    Shapes: `grad_out`, `input` and the result [N, C, …] of rank 2 to 8, in any memory layout (the input's is kept); the
-    vectors [C]; `counter` a tensor of any shape, or a number. A `weight` of None counts as ones. Dtypes: any mix of
+    Shapes: `grad_out`, `input` and the result [N, C, …] of rank 2 or more, in any memory layout (the input's is kept);
+    the vectors [C]; `counter` a tensor of any shape, or a number. A `weight` of None counts as ones. Dtypes: any mix of
     float16, bfloat16, float32 and float64, computed in float32 (float64 if `grad_out` or `input` is) and rounded once;
     the result has the input's dtype unless `out` decides.
 

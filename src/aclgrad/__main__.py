@@ -1,0 +1,5 @@
+"""`python -m aclgrad`: the `aclgrad` command."""
+
+from .frontends.cli import main
+
+main()

@@ -1,0 +1,57 @@
+"""The words of a command line and what they stand for; a word that stands for nothing is a mistake with exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import torch
+import typer
+
+from ...core.backends import BACKENDS
+from ...core.errors import NoBackend
+from ...core.plan import Operator
+from ...core.registry import operators
+from ...testing.cases import suite
+
+
+def find(name: str) -> Operator:
+    """The operator of a name, in Python or in C, of either phase; upper and lower case are the same."""
+    known = {written.lower(): operator for operator in operators() for written in _names(operator)}
+    operator = known.get(name.lower())
+    if operator is not None:
+        return operator
+    near = get_close_matches(name.lower(), known, n=1)
+    if near:
+        meant = next(written for written in _names(known[near[0]]) if written.lower() == near[0])
+        raise typer.BadParameter(f"{name!r} is no operator, did you mean {meant}?")
+    expected = ", ".join(operator.spec.name for operator in operators())
+    raise typer.BadParameter(f"{name!r} is no operator, expected one of {expected}")
+
+
+def _names(operator: Operator) -> tuple[str, ...]:
+    spec = operator.spec
+    return spec.name, spec.aclnn, f"{spec.aclnn}GetWorkspaceSize"
+
+
+def device(wanted: str | None) -> str:
+    """The device to run on: the one asked for if it is here, else the best."""
+    present = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    if wanted is not None and wanted not in present:
+        raise typer.BadParameter(
+            f"{wanted!r} is not to be had here, expected {' or '.join(present)}", param_hint="--device"
+        )
+    return wanted or present[0]
+
+
+def require_backend(backend: str, chosen: Sequence[Operator], place: str) -> None:
+    """Refuse a backend that does not exist or cannot run these operators here, before anything is run."""
+    if backend not in BACKENDS:
+        raise typer.BadParameter(f"{backend!r} is no backend, expected {' or '.join(BACKENDS)}", param_hint="--backend")
+    for operator in chosen:
+        with torch.device(place):
+            args = suite(operator.spec).cases[0].build()
+        try:
+            operator.plan(args, backend=backend)
+        except NoBackend as refusal:
+            raise typer.BadParameter(f"{operator.spec.name}: {refusal.reasons}", param_hint="--backend") from None

@@ -1,0 +1,239 @@
+"""The manners of `aclgrad`: a mistake is told in words with exit code 2, never in a traceback."""
+
+import io
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from rich.console import Console
+
+import aclgrad
+from aclgrad.core.backends import BACKENDS
+from aclgrad.core.registry import lookup, operators
+from aclgrad.frontends.capi import build
+from aclgrad.frontends.cli import app, main, native
+from aclgrad.frontends.cli.tables import show
+
+
+def commands(command, words=()):
+    """The words of every command that does something, `capi build` among them."""
+    inner = getattr(command, "commands", None)
+    return [words] if inner is None else [deep for name in inner for deep in commands(inner[name], (*words, name))]
+
+
+MODULE = sys.modules["aclgrad.frontends.cli.app"]  # the name stands for the application it defines
+COMMANDS = commands(typer.main.get_command(app))
+ALL = [(), ("capi",), *COMMANDS]
+GARBAGE = ["--nosuch", "-x", "--nosuch=3", "\udcff", "", "--device=\udcff", "[red]", "--out", "--every=maybe"]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys, tmp_path):
+    """Run the command in this process: (exit code, all it said on one line). Only SystemExit may leave it."""
+    monkeypatch.setenv(build.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words, entry=main):
+        monkeypatch.setattr(sys, "argv", ["aclgrad", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            entry()
+        code = left.value.code
+        printed = capsys.readouterr()
+        said = f"{printed.out} {printed.err} {code if isinstance(code, str) else ''}"
+        return 1 if isinstance(code, str) else code or 0, " ".join(re.sub(r"[│╭╮╰╯─]", " ", said).split())
+
+    return run
+
+
+def test_every_command_is_tried():
+    assert {words[0] for words in COMMANDS} == {"list", "explain", "demo", "verify", "cc", "config", "capi"}
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words != ("cc",)], ids=" ".join)
+def test_garbage_is_told_apart_from_arguments(call, words):
+    for garbage in GARBAGE:
+        code, said = call(*words, garbage, "and", "so", "on")
+        assert code == 2, (garbage, said)
+        assert "Error" in said, (garbage, said)
+
+
+def test_garbage_for_the_compiler_is_the_compilers(call, tmp_path):
+    for garbage in ("-nosuch", str(tmp_path / "nowhere.c"), "\udcff.c"):
+        assert call("cc", garbage)[0] not in (0, 2)
+    assert call("cc")[0] == 2
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_h_is_help(call, words):
+    code, said = call(*words, "-h")
+    assert code == 0
+    assert re.match(rf"Usage: .* ?{' '.join(words)} \[", said), said
+    assert call(*words, "--help") == (0, said)
+
+
+def test_a_compilers_options_are_not_taken_for_help(call, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(native.build, "installation", lambda: build.Installation(Path("/made")))
+    monkeypatch.setattr(native.subprocess, "call", lambda command: compiled.append(command) or 0)
+    assert call("cc", "-shared", "-Wshadow", "program.c") == (0, "")
+    assert compiled[0][1:4] == ["-shared", "-Wshadow", "program.c"]
+
+
+@pytest.mark.parametrize("command", ["explain", "verify"])
+def test_an_operator_that_is_none_is_told_with_the_nearest_one(call, command):
+    for wrong, meant in (
+        ("lstmbackward", "lstm_backward"),
+        ("aclnnLstmBackwards", "aclnnLstmBackward"),
+        ("ACLNNLSTMGETWORKSPACE", "aclnnLSTMGetWorkspaceSize"),
+        ("hard_sigmoid", "hardsigmoid"),
+        ("batch-norm-stats", "batch_norm_stats"),
+    ):
+        code, said = call(command, wrong)
+        assert code == 2
+        assert f"'{wrong}' is no operator, did you mean {meant}?" in said
+    code, said = call(command, "nonsense")
+    assert code == 2
+    assert "expected one of hardsigmoid, " in said
+    assert all(operator.spec.name in said for operator in operators())
+
+
+@pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
+def test_an_operator_goes_by_its_names_in_either_language_and_case(call, operator):
+    spec = operator.spec
+    expected = call("explain", spec.name, entry=lambda: app())
+    assert f"{spec.name} = {spec.aclnn}" in expected[1]
+    for name in (spec.aclnn, f"{spec.aclnn}GetWorkspaceSize"):
+        for written in (name, name.lower(), name.upper()):
+            assert call("explain", written) == expected
+
+
+def test_backends_and_devices_are_refused_before_anything_runs(call, monkeypatch):
+    monkeypatch.setattr(MODULE, "report", lambda *_, **__: pytest.fail("it runs"))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("aclgrad.core.backends._interpreting", lambda: False)
+    monkeypatch.setattr(lookup("lstm"), "_plans", {})  # made while Triton interprets
+    for words, told in (
+        (("verify", "--backend", "nosuch"), "--backend: 'nosuch' is no backend, expected cpu or triton or reference"),
+        (("verify", "lstm", "--backend", "triton"), "--backend: lstm: triton: runs on CUDA tensors"),
+        (("verify", "--device", "cuda"), "--device: 'cuda' is not to be had here, expected cpu"),
+        (("verify", "--backend", "reference", "--device", "mps"), "--device: 'mps' is not to be had here"),
+        (("demo", "--device", "npu:0"), "--device: 'npu:0' is not to be had here"),
+    ):
+        code, said = call(*words)
+        assert code == 2, said
+        assert told in said
+    assert list(BACKENDS) == ["cpu", "triton", "reference"]
+
+
+@pytest.mark.parametrize("folder", ["/dev/null", "/dev/null/deeper", "/proc/here"])
+def test_a_folder_that_cannot_be_written_is_told(call, folder):
+    code, said = call("capi", "build", "--out", folder)
+    assert code == 2
+    assert f"--out: {folder} cannot be written" in said
+
+
+def test_a_compiler_that_is_none_is_told(call, monkeypatch, tmp_path):
+    for variable, suffix in (("CC", "c"), ("CXX", "cpp")):
+        for command, told in (
+            ("/no/such/compiler", "the compiler /no/such/compiler cannot be run"),
+            (str(tmp_path), f"the compiler {tmp_path} cannot be run"),
+            ("'", f'{variable} is "\'", expected a command: No closing quotation'),
+        ):
+            monkeypatch.setenv(variable, command)
+            code, said = call("cc", f"program.{suffix}")
+            assert code == 1
+            assert told in said
+        monkeypatch.delenv(variable)
+
+
+def test_what_the_contracts_refuse_is_told_in_a_line(call, monkeypatch):
+    def refuse(*_, **__):
+        raise aclgrad.InvalidArgument("x is bfloat16, expected float32")
+
+    monkeypatch.setattr(MODULE, "report", refuse)
+    assert call("demo") == (1, "aclgrad: x is bfloat16, expected float32")
+
+
+def test_python_m_aclgrad_is_the_command(call):
+    code, said = call("--version", entry=lambda: runpy.run_module("aclgrad", run_name="__main__"))
+    assert (code, said) == (0, f"aclgrad {aclgrad.__version__}")
+
+
+def python(code, **options):
+    """Start a process with pipes of its own."""
+    started = [sys.executable, "-c", code]
+    return subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from aclgrad.frontends.cli import main
+sys.argv = ["aclgrad", "verify", "--backend", "reference"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background is started deaf to it
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+main()
+"""
+
+
+def test_control_c_ends_a_long_command_without_a_word():
+    process = python(INTERRUPTED)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode in (1, 130)
+    assert "Traceback" not in out + err
+    assert "runs hold" not in out, "it should have been interrupted"
+
+
+LISTED = "import sys; from aclgrad.frontends.cli import main; sys.argv = ['aclgrad', 'list']; main()"
+
+
+def test_a_reader_that_leaves_hears_no_complaint():
+    process = python(LISTED)
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(timeout=120)) == ("", 1)
+    process.stderr.close()
+
+
+def test_an_encoding_without_our_signs_gets_question_marks():
+    process = python(LISTED.replace("'list'", "'demo', '-h'"), env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert "Usage" in out
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_told():
+    with FULL.open("w") as full:
+        done = subprocess.run([sys.executable, "-c", LISTED], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("aclgrad: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 200])
+def test_tables_keep_every_word_in_any_width(width):
+    headings = ("operator", "aclnn function", "dtypes", "")
+    rows = [("lstm_cell", "aclnnThnnFusedLstmCell", "float32, float16", "ok"), ("x", "y", "", "WRONG")]
+    written = io.StringIO()
+    show(Console(file=written, width=width), "a title", headings, rows, right=("dtypes",))
+    assert max(map(len, written.getvalue().splitlines())) <= width
+    said = written.getvalue().split()
+    for row in rows:
+        for cell in row:
+            assert all(any(word in found for found in said) for word in cell.split())
+    assert "…" not in written.getvalue()
+
+
+def test_without_colour_there_is_none(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    written = io.StringIO()
+    show(Console(file=written, force_terminal=True, width=80), "t", ("a", "b"), [("[green]ok[/]", "1")])
+    assert "ok" in written.getvalue()
+    assert "\x1b[32m" not in written.getvalue()
