@@ -130,6 +130,7 @@ class LinearCrossEntropyLoss(nn.Module):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of the classes that `input` predicts."""
-        return linear_cross_entropy(
-            input, self.linear.weight, target, reduction=self.reduction, ignore_index=self.ignore_index
-        )
+        self.require_supported(self)  # options can be set, and the layer replaced, at any time
+        weight, sizes = self.linear.weight, (self.num_classes, self.linear.in_features)
+        require_shape("linear.weight", weight, sizes, "[num_classes, linear.in_features]")
+        return linear_cross_entropy(input, weight, target, reduction=self.reduction, ignore_index=self.ignore_index)

@@ -15,6 +15,7 @@ from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_shape, require_states
 from .autograd import Sequences
+from .dims import LstmDims
 from .packing import Packing
 
 States = tuple[Tensor, Tensor]
@@ -64,6 +65,20 @@ class LSTM(nn.RNNBase):
         output, states = self._run(packing.padded(data), states, packing)
         return PackedSequence(packing.packed(output), sizes, order, back), _permuted(states, back)
 
+    def _weights(self) -> list[Tensor]:
+        """As they are now, since they may have been replaced, and as the options want them, which may have been set."""
+        self.require_supported(self)
+        names, directions = self._flat_weights_names, 1 + self.bidirectional
+        weights: list[Any] = [getattr(self, name, None) for name in names]
+        sizes = (self.input_size, self.hidden_size, self.num_layers, directions, 1 + self.bias)
+        shapes = LstmDims(0, 0, *sizes, variable=False, batch_first=False).param_shapes()
+        for name, weight, shape in zip(names, weights, shapes, strict=True):
+            if weight is None or weight.shape != shape:
+                columns = "input_size" if name.startswith("weight_ih_l0") else f"{directions} * hidden_size"
+                columns = columns if name.startswith("weight_ih") else "hidden_size"
+                require_shape(name, weight, shape, f"[4 * hidden_size{f', {columns}' if len(shape) > 1 else ''}]")
+        return weights
+
     def _require_states(self, hx: object, batch: int | None) -> None:
         chains = self.num_layers * (1 + self.bidirectional)
         if batch is None:
@@ -73,10 +88,12 @@ class LSTM(nn.RNNBase):
 
     def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
         """In autocast's dtype where it is on; layer by layer if there is dropout between them or some are frozen."""
-        weights = [getattr(self, name) for name in self._flat_weights_names]  # as they are now: they may be replaced
+        weights = self._weights()
         require_no_tangents((x, *(hx or ()), *weights))
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
+            for name, weight in zip(self._flat_weights_names[1:], weights[1:], strict=True):
+                require_dtype(name, weight, weights[0].dtype, "weight_ih_l0")
             require_dtype("input", x, weights[0].dtype, "weight_ih_l0")
         x, *params = lowered(lower, x, *weights)
         states = lowered(lower, *hx) if hx is not None else None
@@ -131,9 +148,27 @@ class LSTM(nn.RNNBase):
 
     @staticmethod
     def require_supported(module: nn.RNNBase) -> None:
-        """Raise if the operator lacks an option of the module: it has no projection of h."""
+        """Raise if the operator lacks an option of the module, a projection of h, or its weights are not for it."""
         if module.proj_size:
             raise InvalidArgument(f"proj_size is {module.proj_size}, expected 0: h is not projected here", "proj_size")
+        names = module._flat_weights_names
+        if len(names) != 2 * (1 + module.bias) * (1 + module.bidirectional) * module.num_layers:
+            for option, made in _options_of(names).items():
+                if getattr(module, option) != made:
+                    found = f"{option} is {getattr(module, option)}, expected {made}"
+                    raise InvalidArgument(f"{found}: the module's weights were made for that", option)
+            raise InvalidArgument(
+                f"_flat_weights_names is {names}, expected a name for every weight", "_flat_weights_names"
+            )
+
+
+def _options_of(names: list[str]) -> dict[str, int]:
+    """What an LSTM was made with whose weights have these names."""
+    return {
+        "num_layers": sum(name.startswith("weight_ih") and not name.endswith("_reverse") for name in names),
+        "bidirectional": any(name.endswith("_reverse") for name in names),
+        "bias": any(name.startswith("bias") for name in names),
+    }
 
 
 def _permuted(states: States, order: Tensor | None) -> States:

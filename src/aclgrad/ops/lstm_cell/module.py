@@ -36,18 +36,40 @@ class LSTMCell(nn.LSTMCell):
         hy, cy = self._step(input.unsqueeze(0), h.unsqueeze(0), c.unsqueeze(0))
         return hy.squeeze(0), cy.squeeze(0)
 
+    def _weights(self) -> dict[str, Tensor]:
+        """Weights and biases that are there, as the options want them: all of them may have been set since.
+
+        Whether `bias` was asked for is not looked at, as it is not in torch.
+        """
+        rows = 4 * self.hidden_size
+        weights = {"weight_ih": self.weight_ih, "weight_hh": self.weight_hh}
+        require_shape("weight_ih", weights["weight_ih"], (rows, self.input_size), "[4 * hidden_size, input_size]")
+        require_shape("weight_hh", weights["weight_hh"], (rows, self.hidden_size), "[4 * hidden_size, hidden_size]")
+        for name in ("bias_ih", "bias_hh"):
+            bias = getattr(self, name)
+            if bias is not None:
+                require_shape(name, bias, (rows,), "[4 * hidden_size]")
+                weights[name] = bias
+        return weights
+
     def _step(self, input: Tensor, hx: Tensor, cx: Tensor) -> States:
         """Two products, then the fused cell. Under autocast the cell runs in what torch's own runs in.
 
         That is autocast's dtype on a GPU, and that of c on a CPU.
         """
+        weights = self._weights()
+        weight_ih, weight_hh, *biases = weights.values()
         lower = autocast_dtype(input)
         if lower is None:
-            require_dtype("input", input, self.weight_ih.dtype, "weight_ih")
-            require_dtype("hx[0]", hx, self.weight_hh.dtype, "weight_hh")
+            require_dtype("input", input, weight_ih.dtype, "weight_ih")
+            for name, weight in weights.items():
+                require_dtype(name, weight, weight_ih.dtype, "weight_ih")
+            require_dtype("hx[0]", hx, weight_hh.dtype, "weight_hh")
         cell_dtype = lower if lower is not None and input.is_cuda else None
-        cx, *biases = lowered(cell_dtype, cx, *((self.bias_ih, self.bias_hh) if self.bias else ()))
-        gates = (linear(input, self.weight_ih), linear(hx, self.weight_hh))
-        x_gates, h_gates, *biases = [tensor.to(cx.dtype) for tensor in (*gates, *biases)]
-        hy, cy, _ = torch.ops.aclgrad.lstm_cell(x_gates, h_gates, cx, *(biases or (None, None)))
+        cx, *biases = lowered(cell_dtype, cx, *biases)
+        if len(biases) == 1:  # the operator takes both or none, and adds them
+            biases.append(torch.zeros_like(biases[0]))
+        gates = linear(input, weight_ih), linear(hx, weight_hh)
+        x_gates, h_gates, *both = (tensor.to(cx.dtype) for tensor in (*gates, *biases))
+        hy, cy, _ = torch.ops.aclgrad.lstm_cell(x_gates, h_gates, cx, *both)
         return hy, cy

@@ -31,7 +31,7 @@ class SyncBatchNorm(nn.SyncBatchNorm):
         """Normalised by the batch in training, by the running statistics otherwise."""
         rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
         require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
-        if not self.training and self.running_mean is not None:
+        if not self.training and not (self.running_mean is None and self.running_var is None):
             return batch_norm(
                 input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
             )
@@ -40,7 +40,8 @@ class SyncBatchNorm(nn.SyncBatchNorm):
                 f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
                 "input",
             )
-        self.require_supported(self)
+        if self.training:
+            self.require_supported(self)
         require_no_tangents((input, self.weight, self.bias))
         mean, invstd, counts = self._statistics(input)
         return Normalised.apply(  # type: ignore[no-untyped-call, no-any-return]
@@ -77,10 +78,14 @@ class SyncBatchNorm(nn.SyncBatchNorm):
 
     def _running(self) -> list[Tensor]:
         """The buffers to update, mean and variance, if any."""
-        if not self.training or not self.track_running_stats or self.num_batches_tracked is None:
+        if not self.training or not self.track_running_stats:
             return []
-        self.num_batches_tracked.add_(1)
-        return [buffer for buffer in (self.running_mean, self.running_var) if buffer is not None]
+        mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
+        if batches is None or (mean is None) != (var is None):
+            name = "num_batches_tracked" if batches is None else "running_mean" if mean is None else "running_var"
+            raise InvalidArgument(f"{name} is None, expected a tensor since track_running_stats is True", name)
+        batches.add_(1)
+        return [buffer for buffer in (mean, var) if buffer is not None]
 
     def _gathered(self, mean: Tensor, invstd: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Every process's statistics, [W, C] and [W]."""
