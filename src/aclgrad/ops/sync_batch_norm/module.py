@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,15 @@ class SyncBatchNorm(nn.SyncBatchNorm):
         return Normalised.apply(  # type: ignore[no-untyped-call, no-any-return]
             input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce()
         )
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: nn.Module, process_group: Any = None) -> nn.Module:
+        """Every `BatchNorm*d` of a module as one of this class, as torch's method of that name makes one of its own."""
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)  # type: ignore[no-untyped-call]
+        for child in converted.modules():
+            if type(child) is nn.SyncBatchNorm:  # torch makes all of them anew
+                child.__class__ = cls
+        return converted
 
     @staticmethod
     def require_supported(module: nn.SyncBatchNorm) -> None:
