@@ -87,8 +87,9 @@ def timed_regime(
 
 def cost_of(operator: Operator, args: Sequence[Any]) -> Cost:
     """Bytes and operations of a call."""
-    outs = operator.plan(args).allocate()
-    return suite(operator.spec).cost(args, outs)
+    plan, flops = operator.plan(args), operator.spec.flops
+    moved = suite(operator.spec).moved(args, plan.allocate())
+    return Cost(bytes=moved, flops=0 if flops is None else flops(plan.call))
 
 
 BOUND = "bound"

@@ -22,6 +22,7 @@ from ..core.memory import tensors_in
 from ..core.plan import Operator, allocated
 from ..core.registry import operators
 from ..core.spec import BoolArray, Flag, Float, InOut, Int, OutList, Param, TensorList
+from .torch_flops import register_flops
 
 
 class Library(torch.library.Library):
@@ -127,6 +128,7 @@ def define(operator: Operator, function: Callable[..., Any] | None) -> None:
     for device in DEVICES:
         LIBRARY.impl(spec.name, kernel, device)
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
+    register_flops(operator, f"{NAMESPACE}::{spec.name}")
 
 
 def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:

@@ -104,18 +104,23 @@ class Cost:
     flops: int
 
 
+def bytes_moved(args: Sequence[Any], outs: Sequence[Any]) -> int:
+    """Every input read once and every output written once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in([*args, *outs]))
+
+
 @dataclass(frozen=True)
 class Suite:
     """What is known about one operator's inputs.
 
     `main` names the parameter whose dtype a case's dtype is. The first case is the legal call that the invalid ones
-    change.
+    change. `moved` counts the bytes that a call must read and write.
     """
 
     cases: tuple[Case, ...]
     invalid: tuple[Invalid, ...]
-    cost: Callable[[Sequence[Any], Sequence[Any]], Cost]
     main: str = "input"
+    moved: Callable[[Sequence[Any], Sequence[Any]], int] = bytes_moved
 
 
 def suite(spec: OpSpec) -> Suite:
@@ -128,8 +133,3 @@ def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:
     """Whether the aclnn door takes the case in this dtype too."""
     main = spec.params[suite(spec).main]
     return dtype in getattr(main, "dtypes", ()) and PYTHON_ONLY not in case.tags
-
-
-def bytes_moved(args: Sequence[Any], outs: Sequence[Any]) -> int:
-    """Every input read once and every output written once."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in([*args, *outs]))

@@ -18,11 +18,9 @@ from ...testing.cases import (
     REAL,
     SMOKE,
     Case,
-    Cost,
     Data,
     Invalid,
     Suite,
-    bytes_moved,
 )
 from . import cases_forward
 from .reference import pack_bits as pack_bits
@@ -139,11 +137,4 @@ INVALID = (
 )  # fmt: skip
 
 
-def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """Three products when the softmax is recomputed, two when it is given."""
-    x, w, softmax = args[1], args[2], args[8]
-    products = 3 if softmax is None else 2
-    return Cost(bytes=bytes_moved(args, outs), flops=products * 2 * x.shape[0] * x.shape[1] * w.shape[0])
-
-
-SUITES = {"linear_cross_entropy_backward": Suite(CASES, INVALID, cost), **cases_forward.SUITES}
+SUITES = {"linear_cross_entropy_backward": Suite(CASES, INVALID), **cases_forward.SUITES}

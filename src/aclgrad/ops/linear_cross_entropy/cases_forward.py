@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, Suite, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Data, Invalid, Suite
 
 DTYPES = (BF16, F16, F32, F64)
 DOCUMENTED = (BF16, F16)
@@ -97,12 +97,6 @@ STATISTICS_INVALID = (
 )  # fmt: skip
 
 
-def _statistics_cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """One product."""
-    x, w = args[:2]
-    return Cost(bytes=bytes_moved(args, outs), flops=2 * x.shape[0] * x.shape[1] * w.shape[0])
-
-
 def _whole(tokens: int, rows: int | None, *, scale: float = 1.0) -> Callable[[Data], Sequence[Any]]:
     """Statistics of a whole vocabulary, of which `rows` are here; without logits if None."""
 
@@ -150,11 +144,7 @@ LOSSES_INVALID = (
 )
 
 
-def _losses_cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    return Cost(bytes=bytes_moved(args, outs), flops=0)
-
-
 SUITES = {
-    "linear_online_max_sum": Suite(STATISTICS, STATISTICS_INVALID, _statistics_cost),
-    "cross_entropy_with_max_sum": Suite(LOSSES, LOSSES_INVALID, _losses_cost, main="vocab_parallel_logits"),
+    "linear_online_max_sum": Suite(STATISTICS, STATISTICS_INVALID),
+    "cross_entropy_with_max_sum": Suite(LOSSES, LOSSES_INVALID, main="vocab_parallel_logits"),
 }

@@ -28,6 +28,16 @@ class LinearDims(NamedTuple):
     V: int
 
 
+def product_flops(call: Call) -> int:
+    """Operations of the product that gives the logits, and of each of the two that give its gradients."""
+    return 2 * int(call.dims.BT * call.dims.H * call.dims.V)
+
+
+def _flops(call: Call) -> int:
+    """Two gradients, and the logits once more where the softmax is not given."""
+    return (3 if call["softmax"] is None else 2) * product_flops(call)
+
+
 def _dims(call: Call) -> LinearDims:
     return LinearDims(call["grad"].shape[0], call["input"].shape[1], call["weight"].shape[0])
 
@@ -136,6 +146,7 @@ linear_cross_entropy_backward = register(
             Out("weight_grad", "weightGradOut", HALVES, shape_of("weight"), dtype_of("input"), generous=GENEROUS),
         ),
         dims=_dims,
+        flops=_flops,
         rules=(
             probabilities_have_a_source,
             required("grad", "input", "weight", "target_mask", "masked_target", "input_grad", "weight_grad"),

@@ -12,7 +12,7 @@ from ...core.meta import dtype_name
 from ...core.registry import register
 from ...core.rules import dtype_of, rank, required, same_dtype, same_shape, shape, shape_of, strictly, supported_dtypes
 from ...core.spec import BF16, F16, F32, F64, I32, I64, U8, Call, Float, Int, OpSpec, Out, Rule, Tensor
-from .spec import GENEROUS, HALVES, no_label_smoothing, reference_options
+from .spec import GENEROUS, HALVES, no_label_smoothing, product_flops, reference_options
 
 MAX_FEATURES = 65534
 LOCAL_STATISTICS = ("logits_max", "sum_exp_logits", "predicted_logits")
@@ -102,6 +102,7 @@ linear_online_max_sum = register(
             ),
         ),
         dims=_dims,
+        flops=product_flops,
         rules=(
             required("input", "weight", "target", *OUTPUTS),
             supported_dtypes("input", "weight", "target"),

@@ -23,7 +23,9 @@ def _keep(ctx: Any, inputs: Sequence[Any], hy: Tensor, saved: Sequence[Sequence[
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants_params: bool) -> Any:
+def _gradients(
+    ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants_params: bool, wants_states: Sequence[bool]
+) -> Any:
     """Of x, params and hx: a tensor, a list and a list, those that nobody wants None."""
     kept = iter(ctx.saved_tensors)
     (x,), params, hx, lengths, *activations = ([next(kept) for _ in range(count)] for count in ctx.counts)
@@ -34,7 +36,7 @@ def _gradients(ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants
     dy, dh, dc = upstream
     if lengths and dy is not None:
         dy = dy.flatten(0, 1)
-    mask = [wants_x, bool(hx), bool(hx), wants_params]
+    mask = [wants_x, *(wants_states or (False, False)), wants_params]
     plain = not torch.is_grad_enabled() and is_plain(x, *(grad for grad in (dy, dh, dc) if grad is not None))
     arguments = (
         x, states, params, dy, dh, dc, *activations, lengths[0] if lengths else None,
@@ -45,7 +47,7 @@ def _gradients(ctx: Any, upstream: Sequence[Tensor | None], wants_x: bool, wants
     return (
         dx if wants_x else None,
         list(dparams) if wants_params else [None] * len(params),
-        [dh_prev, dc_prev] if hx else None,
+        [g if wanted else None for g, wanted in zip((dh_prev, dc_prev), wants_states, strict=True)] if hx else None,
     )
 
 
@@ -66,7 +68,7 @@ class Sequences(torch.autograd.Function):
         """In the order of the arguments."""
         _, _, wants_x, _, *wants = ctx.needs_input_grad
         states = ctx.counts[2]
-        dx, dparams, dhx = _gradients(ctx, upstream, wants_x, any(wants[states:]))
+        dx, dparams, dhx = _gradients(ctx, upstream, wants_x, any(wants[states:]), wants[:states])
         return None, None, dx, None, *(dhx or []), *dparams
 
 
@@ -77,8 +79,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
 
 
 def _lstm(ctx: Any, *upstream: Any) -> Any:
-    wants_x, wants_params, *_ = ctx.needs_input_grad
-    dx, dparams, dhx = _gradients(ctx, upstream[:3], wants_x, any(wants_params))
+    wants_x, wants_params, *rest = ctx.needs_input_grad
+    wants_states = rest[0] if ctx.counts[2] else ()
+    dx, dparams, dhx = _gradients(ctx, upstream[:3], wants_x, any(wants_params), wants_states)
     gradients = (dx, dparams, dhx, *[None] * (1 + len(ctx.attributes)))
     return gradients[: len(ctx.needs_input_grad)]  # the dispatcher left out what equals its default at the end
 

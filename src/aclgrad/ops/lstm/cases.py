@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import F16, F32
-from ...testing.cases import DOCUMENT, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Cost, Data, Invalid, Suite, bytes_moved
+from ...testing.cases import DOCUMENT, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Data, Invalid, Suite
 from . import cases_lstm
 from .cases_lstm import DTYPES, bench_cases, counts, first, ints, weights
 from .dims import SAVED
@@ -134,14 +134,7 @@ INVALID = (
 )  # fmt: skip
 
 
-def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """Per layer and direction: dx, dh, dW_ih and dW_hh, each a product over all steps."""
-    steps_times_batch, hidden = args[6][0].shape[0] * args[6][0].shape[1], args[6][0].shape[2]
-    flops = sum(2 * 2 * steps_times_batch * 4 * hidden * p.shape[1] for p in args[2] if p.dim() == 2)
-    return Cost(bytes=bytes_moved(args, outs), flops=flops)
-
-
 SUITES = {
-    "lstm": Suite(cases_lstm.CASES, cases_lstm.INVALID, cases_lstm.cost),
-    "lstm_backward": Suite(CASES, INVALID, cost),
+    "lstm": Suite(cases_lstm.CASES, cases_lstm.INVALID),
+    "lstm_backward": Suite(CASES, INVALID),
 }

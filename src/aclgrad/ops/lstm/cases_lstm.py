@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Cost, Data, Invalid, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Data, Invalid
 from .dims import SAVED
 
 DTYPES = (F32, F16, BF16, F64)
@@ -163,10 +163,3 @@ INVALID = (
     Invalid("params_rows", {"params": first(lambda t: t[:-1])}, InvalidArgument, "params"),
     Invalid("output_expanded", {"output": lambda t: t[:1].expand(t.shape)}, InvalidArgument, "output"),
 )  # fmt: skip
-
-
-def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """Per layer and direction, two products over all steps."""
-    steps_times_batch = outs[0].shape[0] * outs[0].shape[1]
-    flops = sum(2 * steps_times_batch * p.numel() for p in args[1] if p.dim() == 2)
-    return Cost(bytes=bytes_moved(args, outs), flops=flops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -46,6 +47,21 @@ class LstmDims(NamedTuple):
         if self.batch_first and not self.variable:
             return self.N, self.T, features
         return self.T, self.N, features
+
+    def forward_flops(self) -> int:
+        """Two products per chain: of every step's input with w_ih, and of its state with w_hh."""
+        return sum(2 * self.T * self.N * math.prod(shape) for shape in self.param_shapes() if len(shape) == 2)
+
+    def backward_flops(self, dx: bool, dh_prev: bool, dparams: bool) -> int:
+        """Up to four: for each weight its gradient, and that of what it multiplies; h0's alone may be left out."""
+        count = 0
+        for layer in range(self.L):
+            features = self.layer_input(layer)
+            inputs = self.T * features * (dx or layer > 0)
+            states = max(self.T - 1 + dh_prev, 0) * self.H
+            weights = self.T * (features + self.H) * dparams
+            count += self.D * 2 * self.N * 4 * self.H * (inputs + states + weights)
+        return count
 
     def param_shapes(self) -> Iterator[tuple[int, ...]]:
         """Shapes of params in order: per layer and direction w_ih, w_hh, then b_ih, b_hh with bias."""

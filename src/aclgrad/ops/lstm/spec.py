@@ -194,6 +194,7 @@ lstm = register(
             _saved("tanhc", "tanhCOut"),
         ),
         dims=_forward_dims,
+        flops=lambda call: call.dims.forward_flops(),
         rules=(
             required("input", "params", *STATES),
             if_training(required(*SAVED)),
@@ -255,6 +256,7 @@ lstm_backward = register(
             ),
         ),
         dims=_backward_dims,
+        flops=lambda call: call.dims.backward_flops(*(_wanted(k)(call) for k in (0, 1, 3))),
         rules=(
             required("input", "hx", "params"),
             strictly(required(*UPSTREAM)),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Cost, Data, bytes_moved
+from ...testing.cases import BENCH, BENCH_GPU, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Data
 from ...testing.layouts import channels_last
 
 DTYPES = (F32, F16, BF16, F64)
@@ -93,8 +93,3 @@ def cases(make: Callable[[Batch, Data], Sequence[Any]]) -> tuple[Case, ...]:
 def wide(data: Data) -> torch.dtype:
     """What the vectors of a case usually are: float32, or float64 with a float64 batch."""
     return F64 if data.dtype == F64 else F32
-
-
-def cost(args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """What is given is read, what is returned is written."""
-    return Cost(bytes=bytes_moved(args, outs), flops=0)
