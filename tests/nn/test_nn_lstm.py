@@ -195,6 +195,13 @@ def test_a_gradient_that_comes_through_one_result(used):
     assert_same_as_torch(lstm(), sequences(), run=run)
 
 
+@pytest.mark.parametrize("trained", [0, 1], ids=["h", "c"])
+def test_one_of_the_states_is_trained(trained):
+    module = lstm(num_layers=2)
+    given = [state.detach().requires_grad_(k == trained) for k, state in enumerate(states(module))]
+    assert_same_as_torch(module, sequences(), tuple(given))
+
+
 def test_nothing_is_kept_where_no_gradient_is_wanted():
     module = twin(lstm())
     with torch.no_grad():

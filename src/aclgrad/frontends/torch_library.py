@@ -22,7 +22,9 @@ from ..core.memory import tensors_in
 from ..core.plan import Operator, allocated
 from ..core.registry import operators
 from ..core.spec import BoolArray, Flag, Float, InOut, Int, OutList, Param, TensorList
+from .torch_autograd import register_autograd
 from .torch_flops import register_flops
+from .torch_vmap import register_vmap
 
 
 class Library(torch.library.Library):
@@ -65,10 +67,7 @@ def differentiate(operator: Operator) -> None:
     if spec.updated:
         LIBRARY.impl(spec.name, _differentiable_update(operator, known, message), "Autograd")
         return
-    gradient = known or refusal(message)
-    torch.library.register_autograd(
-        f"{NAMESPACE}::{spec.name}", gradient.backward, setup_context=gradient.setup, lib=LIBRARY
-    )
+    register_autograd(f"{NAMESPACE}::{spec.name}", known or refusal(message), LIBRARY)
 
 
 def _differentiable_update(operator: Operator, known: Composed | None, message: str) -> Callable[..., Any]:
@@ -129,6 +128,7 @@ def define(operator: Operator, function: Callable[..., Any] | None) -> None:
         LIBRARY.impl(spec.name, kernel, device)
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
     register_flops(operator, f"{NAMESPACE}::{spec.name}")
+    register_vmap(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
 
 
 def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:

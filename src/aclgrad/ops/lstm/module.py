@@ -138,7 +138,8 @@ class LSTM(nn.RNNBase):
     def _operator(
         self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, layers: int, batch_first: bool
     ) -> tuple[Tensor, States]:
-        keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *params, *(hx or ())))
+        transformed = torch._C._are_functorch_transforms_active()  # a mapped tensor does not say what it requires
+        keeps = torch.is_grad_enabled() and (transformed or any(t.requires_grad for t in (x, *params, *(hx or ()))))
         attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)
         if is_plain(x, *(hx or ()), *params):
             output, hy, cy = Sequences.apply(attributes, len(hx or ()), x, batch_sizes, *(hx or ()), *params)  # type: ignore[no-untyped-call]

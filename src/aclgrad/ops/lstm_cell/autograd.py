@@ -47,29 +47,18 @@ def _keep_arguments(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # 
 
 
 def _lstm_cell_backward(ctx: Any, *grads: Tensor) -> Any:
-    """By torch, through the textbook formula; a third derivative follows the graph of what was kept."""
-    higher = torch.is_grad_enabled()
-    kept = iter(ctx.saved_tensors)
-    with torch.enable_grad():
-        arguments: list[Any] = [_followed(next(kept), higher) if given else None for given in ctx.given]
+    """By torch, through the textbook formula; `vjp` can itself be differentiated, by whatever differentiates this."""
+    produced = [grad for grad, made in zip(grads, (True, True, ctx.has_bias), strict=True) if made]
+
+    def formula(*tensors: Tensor) -> tuple[Tensor, ...]:
+        given = iter(tensors)
+        arguments: list[Any] = [next(given) if there else None for there in ctx.given]
         results = reference.lstm_cell_backward(*[*arguments, ctx.has_bias])
-    wanted = [argument for argument in arguments if argument is not None]
-    produced = [(result, grad) for result, grad in zip(results, grads, strict=True) if result is not None]
-    found = iter(
-        torch.autograd.grad(
-            [result for result, _ in produced],
-            wanted,
-            [grad for _, grad in produced],
-            create_graph=higher,
-            allow_unused=True,
-        )
-    )
-    return *(next(found) if given else None for given in ctx.given), None
+        return tuple(result for result in results if result is not None)
 
-
-def _followed(tensor: Tensor, higher: bool) -> Tensor:
-    """One to differentiate by, apart from how the others depend on it; its own history only if `higher` asks."""
-    return tensor.view_as(tensor) if higher and tensor.requires_grad else tensor.detach().requires_grad_()
+    pull_back: Any = torch.func.vjp(formula, *ctx.saved_tensors)[1]
+    found = iter(pull_back(tuple(produced)))
+    return *(next(found) if there else None for there in ctx.given), None
 
 
 GRADIENTS = {

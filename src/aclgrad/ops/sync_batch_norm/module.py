@@ -12,7 +12,7 @@ from torch.nn.functional import batch_norm
 from ...core.autograd import require_no_tangents
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
-from .autograd import Normalised
+from .autograd import normalised
 
 Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -45,9 +45,7 @@ class SyncBatchNorm(nn.SyncBatchNorm):
             self.require_supported(self)
         require_no_tangents((input, self.weight, self.bias))
         mean, invstd, counts = self._statistics(input)
-        return Normalised.apply(  # type: ignore[no-untyped-call, no-any-return]
-            input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce()
-        )
+        return normalised(input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce())
 
     @classmethod
     def convert_sync_batchnorm(cls, module: nn.Module, process_group: Any = None) -> nn.Module:
