@@ -11,6 +11,8 @@ from torch.autograd import forward_ad
 from .errors import Unsupported
 from .memory import tensors_in
 
+NO_FORWARD_MODE = "there is no derivative in forward mode here; torch.nn's modules have one: see aclgrad.nn.revert"
+
 
 class Gradient(NamedTuple):
     """The two functions that `torch.library.register_autograd` takes."""
@@ -31,7 +33,7 @@ def require_no_tangents(values: Sequence[Any]) -> None:
         return
     for tensor in tensors_in(values):
         if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
-            raise Unsupported("there is no derivative in forward mode here; torch.nn's modules have one")
+            raise Unsupported(NO_FORWARD_MODE)
 
 
 def count_writes(written: Sequence[torch.Tensor]) -> None:
@@ -42,10 +44,15 @@ def count_writes(written: Sequence[torch.Tensor]) -> None:
 
 
 class _Final(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, message: str, gradient: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
-        ctx.message = message
+    def forward(message: str, gradient: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
         return gradient.view_as(gradient)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
+        ctx.message = inputs[0]
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:

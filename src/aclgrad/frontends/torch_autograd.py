@@ -86,7 +86,7 @@ class _Node(_SingleLevelFunction):
         finally:
             ctx.needs_input_grad = wanted
         gradients: list[Any] = [None]  # of the call
-        for value, count in zip(found if isinstance(found, tuple) else (found,), given, strict=True):
+        for value, count in zip(found if isinstance(found, tuple | list) else (found,), given, strict=True):
             gradients += [value] if count is None else value or [None] * count
         return tuple(gradients)
 
