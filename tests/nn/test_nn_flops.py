@@ -147,3 +147,16 @@ def test_a_counter_that_is_imported_later_is_told(monkeypatch):
     for operator in operators():
         known = getattr(torch.ops.aclgrad, operator.spec.name) in later.flop_registry
         assert known == (operator.spec.flops is not None), operator
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_head_with_a_scalar_loss_counts_what_torchs_counts(reduction):
+    """In its forward pass, where the gradients come with the loss."""
+    ours, theirs = head(reduction)
+    assert theirs == (PRODUCT, 2 * PRODUCT) and ours == (3 * PRODUCT, 0)
+
+
+def test_a_frozen_side_of_the_head_is_not_counted():
+    x, weight = Data().normal(TOKENS, FEATURES).requires_grad_(), Data().normal(CLASSES, FEATURES)
+    target = Data().integers(0, CLASSES, TOKENS)
+    assert forward_and_backward(lambda: aclgrad.nn.linear_cross_entropy(x, weight, target)) == (2 * PRODUCT, 0)

@@ -46,6 +46,27 @@ def lstm_by_the_book(parameters, x):
     return x
 
 
+TARGET = torch.tensor([0, 5, -100, 2])
+
+
+class Head(nn.Module):
+    """A head with its targets, for transforms that know of no targets."""
+
+    def __init__(self, reduction):
+        super().__init__()
+        self.head = aclgrad.nn.LinearCrossEntropyLoss(3, 6, reduction=reduction)
+
+    def forward(self, x):
+        return self.head(x, TARGET)
+
+
+def heads(reduction):
+    def by_the_book(parameters, x):
+        return nn.functional.cross_entropy(x @ parameters["head.linear.weight"].t(), TARGET, reduction=reduction)
+
+    return lambda: Head(reduction), (4, 3), by_the_book
+
+
 MODULES = {
     "Hardsigmoid": (nn.Hardsigmoid, (2, 4), lambda p, x: (x / 6 + 0.5).clamp(0, 1)),
     "LSTMCell": (lambda: nn.LSTMCell(4, 3), (2, 4), lambda p, x: cell_by_the_book(p, x)[0]),
@@ -55,6 +76,7 @@ MODULES = {
         (5, 4),
         lambda p, x: nn.functional.batch_norm(x, None, None, p["weight"], p["bias"], training=True),
     ),
+    **{f"head, {reduction}": heads(reduction) for reduction in ("mean", "sum", "none")},
 }
 ANY_NUMBER_OF_TIMES = ("Hardsigmoid", "LSTMCell")
 

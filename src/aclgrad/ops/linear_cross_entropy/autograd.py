@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.autograd import Gradient, final
-from ...core.dispatch import is_plain
+from ...core.dispatch import has_memory, is_plain, is_watched
 from . import training
 from .scale import scale_
 
@@ -45,6 +45,8 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 @torch.no_grad()
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced: a graph may not change what its forward part returned."""
+    if not has_memory(factor) and not is_watched():  # a factor for every sample of a vmap
+        return (gradient.to(factor.dtype) * factor).to(gradient.dtype)
     result = gradient if is_plain(factor, gradient) else gradient.clone()
     torch.ops.aclgrad.scale_(result, factor)
     return result

@@ -20,7 +20,7 @@ from ...core.plan import Operator
 from ...core.rules import dtype_of, rank, required, same_dtype, shape, shape_of, supported_dtypes
 from ...core.spec import BF16, F16, F32, F64, I32, I64, Call, Flag, Int, OpSpec, Out, Rule
 from ...core.spec import Tensor as TensorParam
-from .spec import LinearDims, reference_options
+from .spec import LinearDims, product_flops, reference_options
 from .spec_forward import some_vocabulary, wide_of
 
 FLOATS, WIDE = (BF16, F16, F32, F64), (F32, F64)
@@ -62,6 +62,11 @@ def _dims(call: Call) -> LinearDims:
     return LinearDims(tokens, features, call.tensor("weight").shape[0])
 
 
+def _flops(call: Call) -> int:
+    """The logits, and a product for every gradient that is wanted."""
+    return product_flops(call) * (1 + bool(call["wants_input_grad"]) + bool(call["wants_weight_grad"]))
+
+
 def counts(target: Tensor, ignore_index: int) -> Tensor:
     """Which tokens count. torch would cut `ignore_index` to the dtype of the targets."""
     return target.long() != ignore_index
@@ -81,6 +86,7 @@ def targets_exist(args: Sequence[Any]) -> None:
 def _operator(name: str, summary: str, args: tuple[Any, ...], outs: tuple[Out, ...], **options: Any) -> Operator:
     """An operator that no document knows."""
     contract: dict[str, Any] = {"rules": _RULES, "dims": _dims, "reference_options": reference_options, **options}
+    contract["flops"] = _flops
     return Operator(OpSpec(name, "", args, outs, summary=summary, package=__package__, **contract))
 
 
