@@ -159,8 +159,8 @@ def test_a_folder_that_cannot_be_written_is_named_with_its_remedy(cache, tmp_pat
         assert f"{cache} cannot be written" in done.output and "set ACLGRAD_CACHE" in done.output
     monkeypatch.setattr(build.Path, "write_text", refuse)
     done = aclgrad("capi", "build", "--out", tmp_path / "out")
-    assert done.exit_code == 1
-    assert f"{tmp_path / 'out'} cannot be written" in done.output
+    assert done.exit_code == 2
+    assert "--out" in done.output and os.strerror(number).split()[0] in done.output
 
 
 def test_what_lacks_is_named(cache, tmp_path, monkeypatch):

@@ -149,9 +149,7 @@ class OpSpec:
     package: str = ""
     summary: str = ""
     header: str = ""  # where C programs find it, if not in a header of its own name
-    flops: Callable[[Call], int] | None = (
-        None  # 2·m·n·k of every matrix product, as torch counts them; None: it has none
-    )
+    flops: Callable[[Call], int] | None = None  # 2·m·n·k of every matrix product, as torch counts them, if it has any
 
     @cached_property
     def params(self) -> dict[str, Param]:

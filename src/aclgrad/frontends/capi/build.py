@@ -63,6 +63,10 @@ class BuildError(RuntimeError):
     """The library could not be built; the message says why."""
 
 
+class Unwritable(BuildError):
+    """A folder cannot be written; the message says which, and what to do."""
+
+
 class Unavailable(BuildError):
     """The library cannot be built here; the message says what is missing."""
 
@@ -289,7 +293,7 @@ def _explained(folder: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BuildError(f"{folder} cannot be written: {error}; {remedy} (TMPDIR for the compiler's files)") from error
+        raise Unwritable(f"{folder} cannot be written: {error}; {remedy} (TMPDIR for the compiler's files)") from error
 
 
 @contextmanager

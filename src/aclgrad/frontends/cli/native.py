@@ -32,8 +32,8 @@ def build_files(
     with _reported():
         try:
             made = build.write_installation(out.absolute())
-        except OSError as error:
-            raise typer.BadParameter(f"{out} cannot be written: {error}", param_hint="--out") from None
+        except build.Unwritable as error:
+            raise typer.BadParameter(str(error), param_hint="--out") from None
     typer.echo(f"{made.root}: source set_env.sh, or use include/ and lib64/ as they are")
 
 

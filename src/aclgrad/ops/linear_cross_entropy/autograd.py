@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.autograd import Gradient, final
-from ...core.dispatch import has_memory, is_plain, is_watched
+from ...core.dispatch import is_plain
 from . import training
 from .scale import scale_
 
@@ -44,12 +44,11 @@ def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 
 @torch.no_grad()
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
-    """In place, unless it is traced: a graph may not change what its forward part returned."""
-    if not has_memory(factor) and not is_watched():  # a factor for every sample of a vmap
-        return (gradient.to(factor.dtype) * factor).to(gradient.dtype)
-    result = gradient if is_plain(factor, gradient) else gradient.clone()
-    torch.ops.aclgrad.scale_(result, factor)
-    return result
+    """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
+    if not is_plain(factor, gradient):
+        return (gradient.to(factor.dtype) * factor).to(gradient.dtype)  # as `scale_` rounds
+    torch.ops.aclgrad.scale_(gradient, factor)
+    return gradient
 
 
 def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
