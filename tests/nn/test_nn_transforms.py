@@ -238,12 +238,15 @@ def test_a_recorded_head_gives_gradients_that_its_example_did_not_want(recorded)
     torch.testing.assert_close(leaf.grad, expected.grad, rtol=0, atol=0)
 
 
-def test_a_head_in_training_is_exported_for_any_number_of_tokens():
-    module = aclgrad.nn.LinearCrossEntropyLoss(4, 5)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_head_is_exported_for_any_number_of_tokens(reduction, training):
+    module = aclgrad.nn.LinearCrossEntropyLoss(4, 5, reduction=reduction).train(training).requires_grad_(training)
     tokens = torch.export.Dim("tokens", min=2, max=64)
     program = torch.export.export(module, (values(3, 4), TARGET), dynamic_shapes=({0: tokens}, {0: tokens}))
-    x, target = values(20, 4), torch.arange(20) % 5
-    torch.testing.assert_close(program.module()(x, target), module(x, target), rtol=0, atol=0)
+    for size in (2, 7, 20, 64):
+        x, target = values(size, 4), torch.arange(size) % 5
+        torch.testing.assert_close(program.module()(x, target), module(x, target), rtol=0, atol=0)
 
 
 def test_what_watches_the_dispatcher_sees_every_operator():
