@@ -79,18 +79,23 @@ def elsewhere(value):
     return [elsewhere(member) for member in value] if isinstance(value, list | tuple) else value
 
 
+def plan(call):
+    """Plan a call as if its arguments were on the GPU, which compiles its kernels."""
+    label, operator, build = call
+    with FakeTensorMode():
+        args = build()
+    try:
+        operator.plan([elsewhere(arg) for arg in args], backend="triton")
+    except Exception as error:
+        raise RuntimeError(f"{label} does not compile") from error
+
+
 def main(capability, *labels):
     gpu = AbsentGpu(int(capability))
     with gpu.pretended():
-        for label, operator, build in calls():
-            if labels and label not in labels:
-                continue
-            with FakeTensorMode():
-                args = build()
-            try:
-                operator.plan([elsewhere(arg) for arg in args], backend="triton")
-            except Exception as error:
-                raise RuntimeError(f"{label} does not compile") from error
+        for call in calls():
+            if not labels or call.label in labels:
+                plan(call)
     print(*sorted(gpu.loaded), sep="\n")
 
 
