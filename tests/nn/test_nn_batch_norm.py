@@ -144,3 +144,12 @@ def test_state_dict_goes_both_ways():
 def test_convert_sync_batchnorm_then_convert():
     model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)))
     assert type(aclgrad.nn.convert(model)[1]) is aclgrad.nn.SyncBatchNorm
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("eps", [1e-5, 1e-3, 1.0])
+@pytest.mark.parametrize("deviation", [0.0, 1e-6, 1e-4, 1e-2, 1.0, 100.0])
+def test_a_variance_far_below_eps_is_remembered(deviation, eps, dtype):
+    x = (Data(torch.float64).normal(64, CHANNELS) * deviation).to(dtype).requires_grad_()
+    module = norm(eps=eps, momentum=1.0).to(torch.promote_types(dtype, torch.float32))
+    assert_same_as_torch(module, x, run=several_steps)

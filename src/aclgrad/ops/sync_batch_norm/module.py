@@ -67,9 +67,13 @@ class SyncBatchNorm(nn.SyncBatchNorm):
                 )
 
     def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and invstd [C] of the whole batch, and how many values each process counted [W]; updates the buffers."""
+        """Mean and invstd [C] of the whole batch, and how many values each process counted [W]; updates the buffers.
+
+        eps comes in last: the running variance is taken from invstd, and subtracting eps from 1 / invstd² would leave
+        few digits of a variance that is small beside it.
+        """
         with torch.no_grad():
-            mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, self.eps)
+            mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, 0.0)
             mean, invstd, counts = self._gathered(mean, invstd, input.numel() // input.shape[1])
             running = self._running()
             if input.numel() == 0:
@@ -77,12 +81,12 @@ class SyncBatchNorm(nn.SyncBatchNorm):
             cumulative = self.momentum is None
             updated = [torch.zeros_like(buffer) for buffer in running] if cumulative else running
             mean, invstd = torch.ops.aclgrad.batch_norm_gather_stats_with_counts(
-                input, mean, invstd, *(updated or (None, None)), 1.0 if cumulative else self.momentum, self.eps, counts
+                input, mean, invstd, *(updated or (None, None)), 1.0 if cumulative else self.momentum, 0.0, counts
             )
             if cumulative and self.num_batches_tracked is not None:
                 for buffer, new in zip(running, updated, strict=True):
                     buffer.lerp_(new, self.num_batches_tracked.to(buffer.dtype).reciprocal())
-        return mean, invstd, counts
+            return mean, (invstd**-2 + self.eps).rsqrt(), counts
 
     def _running(self) -> list[Tensor]:
         """The buffers to update, mean and variance, if any."""
