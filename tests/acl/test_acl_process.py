@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from aclgrad import acl
+from aclgrad import acl, aclnn
 from aclgrad.frontends.acl.enums import ACL_DATA_TYPES, DATA_TYPE_SIZES, PRIVATE_FORMATS, TORCH_DTYPES, AclDataType
 
 
@@ -89,6 +89,19 @@ def test_soc_name(monkeypatch):
     assert acl.get_soc_name() == acl.rt.get_soc_name() == "Ascend910B"
     monkeypatch.setenv("ACLGRAD_SOC", "Ascend310P")
     assert acl.get_soc_name() == "Ascend310P"
+    monkeypatch.setenv("ACLGRAD_SOC", "")
+    assert acl.get_soc_name() == "Ascend910B"
+
+
+@pytest.mark.parametrize("name", ["ascend910b", "Nope", "Ascend", " Ascend910B"])
+def test_a_chip_that_does_not_exist_is_refused(name, monkeypatch):
+    monkeypatch.setenv("ACLGRAD_SOC", name)
+    assert acl.init() == 100000
+    assert f"ACLGRAD_SOC is {name!r}, expected a chip's name such as Ascend910B" in acl.get_recent_err_msg()
+    assert acl.get_soc_name() is None
+    x = torch.ones(3)
+    assert aclnn.aclnnHardsigmoidGetWorkspaceSize(x, torch.empty(3))[2] == 161002
+    assert "ACLGRAD_SOC" in acl.get_recent_err_msg()
 
 
 SIZES = {

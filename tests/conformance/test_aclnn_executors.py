@@ -6,8 +6,10 @@ from aclnn_device import INVALID, NULL, RUNTIME, Device, pair
 from matrix import OPERATORS, same
 
 from aclgrad import acl, aclnn
+from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import InOut, Out, Tensor
 from aclgrad.testing import program
+from aclgrad.testing.cases import suite
 
 
 def test_an_executor_runs_once(device):
@@ -191,6 +193,27 @@ def test_memory_freed_between_the_phases_is_reported(device):
     assert device.run(size, executor) == RUNTIME
     assert device.operator.spec.args[index].aclnn in acl.get_recent_err_msg()
     assert device.is_wiped()
+
+
+def operands(operator):
+    """Arguments and outputs of the first case, and the tensors among them that have elements."""
+    args = suite(operator.spec).cases[0].build()
+    outs = operator.plan(args).allocate()
+    return [*args, *outs], [tensor for tensor in tensors_in([*args, *outs]) if tensor.numel()]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
+@pytest.mark.parametrize("held", [0, 1])
+def test_storage_made_too_small_between_the_phases_is_reported(operator, held):
+    """Of one tensor after the other, inputs and outputs, also inside lists."""
+    first, second = pair(operator)
+    for k in range(len(operands(operator)[1])):
+        arguments, tensors = operands(operator)
+        size, executor, status = first(*arguments)
+        assert status == 0
+        tensors[k].untyped_storage().resize_(held)
+        assert second(torch.empty(size, dtype=torch.uint8), size, executor, None) == RUNTIME, k
+        assert f"has a storage of {held} bytes, expected" in acl.get_recent_err_msg()
 
 
 def test_a_tensor_described_anew_between_the_phases_is_refused(device):

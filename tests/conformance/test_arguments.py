@@ -36,6 +36,24 @@ def test_lists_are_lists():
         aclgrad.lstm(torch.ones(2, 1, 3), Weights(torch.ones(16, 3), torch.ones(16, 4)), has_bias=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*(Sparse|nested tensors)")
+@pytest.mark.parametrize(
+    ("found", "made"),
+    [
+        ("has layout torch.sparse_coo", torch.Tensor.to_sparse),
+        ("has layout torch.sparse_csr", torch.Tensor.to_sparse_csr),
+        ("has layout torch.sparse_bsr", lambda x: x.to_sparse_bsr((1, 1))),
+        ("is a nested tensor", lambda x: torch.nested.nested_tensor([x, x[:2]])),
+        ("is a nested tensor", lambda x: torch.nested.nested_tensor([x, x[:2]], layout=torch.jagged)),
+    ],
+)
+def test_tensors_that_are_not_strided_are_named(found, made):
+    with pytest.raises(aclgrad.InvalidArgument, match=f"x {found}, expected strided"):
+        aclgrad.hardsigmoid(made(torch.ones(3, 3)))
+    assert aclgrad.aclnn.aclnnHardsigmoidGetWorkspaceSize(made(torch.ones(3, 3)), torch.ones(3, 3))[2] == 161002
+    assert f"self {found}, expected strided" in aclgrad.acl.get_recent_err_msg()
+
+
 def test_errors_come_before_outputs_are_looked_at():
     x, w, target = torch.eye(2, 4), torch.eye(6, 4), torch.tensor([1, 2])
     with pytest.raises(aclgrad.InvalidArgument, match="expected a tuple of 6"):

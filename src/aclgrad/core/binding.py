@@ -23,7 +23,10 @@ def fingerprint(values: Sequence[Any]) -> tuple[Any, ...]:
     key: list[Any] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            key.append((value.shape, value.stride(), value.dtype, value.device, keys_of(value)))
+            try:
+                key.append((value.shape, value.stride(), value.dtype, value.device, keys_of(value)))
+            except RuntimeError:  # compressed and nested tensors have no strides; `take` refuses them
+                key.append(keys_of(value))
         elif isinstance(value, list | tuple):
             key.append(fingerprint(value))
         else:
@@ -41,8 +44,9 @@ def take(param: Param, label: str, value: Any) -> Value:
 
 def _take_tensor(label: str, value: Any) -> Meta | None:
     if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided:
-            raise InvalidArgument(f"{label} has layout {value.layout}, expected strided", label)
+        if value.layout is not torch.strided or value.is_nested:
+            found = "is a nested tensor" if value.is_nested else f"has layout {value.layout}"
+            raise InvalidArgument(f"{label} {found}, expected strided", label)
         return meta_of(value)
     if value is None:
         return None

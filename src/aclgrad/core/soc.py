@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 
-from .errors import Unsupported
+from .errors import InvalidArgument, Unsupported
 from .spec import Call, Rule
 
 DEFAULT_SOC = "Ascend910B"
@@ -13,7 +14,10 @@ ATLAS_A2, ATLAS_A3, ATLAS_950 = "Ascend910B", "Ascend910_93", "Ascend950"
 
 def current_soc() -> str:
     """The name of the imitated chip."""
-    return os.environ.get("ACLGRAD_SOC", DEFAULT_SOC)
+    name = os.environ.get("ACLGRAD_SOC") or DEFAULT_SOC
+    if not re.fullmatch(r"Ascend\d{3}\w*", name):
+        raise InvalidArgument(f"ACLGRAD_SOC is {name!r}, expected a chip's name such as {DEFAULT_SOC}", "ACLGRAD_SOC")
+    return name
 
 
 def is_one_of(soc: str | None, *families: str) -> bool:

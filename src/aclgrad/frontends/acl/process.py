@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import WrongType
+from ...core.errors import InvalidArgument, WrongType
 from ...core.soc import current_soc
 from . import boundary, findings
 from .arguments import integer, member, optional_path, shown
@@ -41,7 +41,7 @@ def init(config_path: Any = None) -> int:
                 f"the process is initialised already ({_references} calls)",
             )
         check_config(path)
-        _check_mode()
+        _check_environment()
         configure_engine()
         findings.begin()
         _init_place = findings.place() if findings.strict else None
@@ -140,12 +140,16 @@ def _require_initialised() -> None:
         )
 
 
-def _check_mode() -> None:
+def _check_environment() -> None:
     unknown = findings.read_mode()
     if unknown is not None:
         raise AclRuntimeError(
             AclError.ACL_ERROR_INVALID_PARAM, f"{findings.VARIABLE} is {unknown!r}, expected 0, 1 or nothing"
         )
+    try:
+        current_soc()
+    except InvalidArgument as unknown_chip:
+        raise AclRuntimeError(AclError.ACL_ERROR_INVALID_PARAM, str(unknown_chip)) from None
 
 
 def _end() -> None:

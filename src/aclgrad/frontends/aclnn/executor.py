@@ -120,6 +120,7 @@ class Executor:
         for param, tensor, meta in self._plain:
             if meta_of(tensor) != meta:
                 raise _described_anew(param, meta)
+            _require_storage(param, tensor, meta)
         return live
 
     def _bind(self) -> tuple[list[Any], list[Any]]:
@@ -211,6 +212,14 @@ def _unchanged(found: Bound) -> bool:
 
 def _described_anew(param: Param, meta: Meta) -> InvalidArgument:
     return InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
+
+
+def _require_storage(param: Param, tensor: torch.Tensor, meta: Meta) -> None:
+    """Raise if a tensor's storage, which can be made smaller at any time, ends before the tensor does."""
+    needed = tensor.storage_offset() * meta.itemsize + meta.span if meta.numel else 0
+    held = tensor.untyped_storage().nbytes()
+    if held < needed:
+        raise DeviceMemoryError(f"{param.aclnn} has a storage of {held} bytes, expected {needed}", param.aclnn)
 
 
 def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[Plain]) -> Any:
