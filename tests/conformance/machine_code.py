@@ -1,7 +1,7 @@
 """Digests of the GPU kernels' machine code, a line a call: to see that a change of the source leaves it alone.
 
-    python tools/machine_code.py 90 > before        # compute capability; labels of calls choose some of them
-    python tools/machine_code.py 90 | diff before -
+    python tests/conformance/machine_code.py 90 > before     # compute capability; labels of calls choose some of them
+    python tests/conformance/machine_code.py 90 | diff before -
 
 Names of functions and of files do not count. No GPU is needed; all calls take minutes.
 """
@@ -12,11 +12,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
-
-os.environ.pop("TRITON_INTERPRET", None)
-os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # or a line that moves within its file would count
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "conformance"))
 
 import compiled
 from gpu_calls import calls
@@ -30,7 +25,7 @@ def digest(binary: bytes) -> str:
         file.flush()
         tool = knobs.nvidia.cuobjdump.path
         command = [tool, "--dump-sass", file.name]
-        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     instructions = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s.*$", listing, flags=re.MULTILINE)
     assert instructions, listing[:200]
     return hashlib.sha256("\n".join(instructions).encode()).hexdigest()[:16]
@@ -51,6 +46,8 @@ class Listed(compiled.AbsentGpu):
 
 def main(capability: str, *labels: str) -> None:
     """A line for each call: its label, and what it compiled that no call before it had, in the order of digests."""
+    os.environ.pop("TRITON_INTERPRET", None)
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # or a line that moves within its file would count
     gpu = Listed(int(capability))
     with gpu.pretended():
         for call in calls():
