@@ -8,7 +8,8 @@ pytest.importorskip("triton")
 from aclgrad.core.backends import widen
 from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.ops.lstm import cases_lstm, reference, spec, triton_forward_recurrence
+from aclgrad.ops.lstm import cases_lstm, reference, spec
+from aclgrad.ops.lstm.triton.recurrence.per_step import forward as triton_forward_recurrence
 from aclgrad.testing import assert_within_baseline
 from aclgrad.testing.cases import Case
 

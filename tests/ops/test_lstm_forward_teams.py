@@ -8,11 +8,11 @@ pytest.importorskip("triton")
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import F32
 from aclgrad.gpu import launch
-from aclgrad.ops.lstm import triton_forward_recurrence as recurrence
-from aclgrad.ops.lstm import triton_forward_teams as forward
 from aclgrad.ops.lstm.dims import LstmDims
-from aclgrad.ops.lstm.triton_forward_teams import best_pairs, best_team, steps_cost, teams
-from aclgrad.ops.lstm.triton_teams import RESERVED, Limits
+from aclgrad.ops.lstm.triton.choose import RESERVED, Limits
+from aclgrad.ops.lstm.triton.recurrence.per_step import forward as recurrence
+from aclgrad.ops.lstm.triton.recurrence.persistent import cut as forward
+from aclgrad.ops.lstm.triton.recurrence.persistent.cut import best_pairs, best_team, steps_cost, teams
 
 H200 = Limits(programs=132, shared=220 * 1024, warpgroups=True)
 SMALL = Limits(programs=20, shared=90 * 1024, warpgroups=False)
@@ -102,8 +102,8 @@ def test_a_large_batch_is_for_pairs_and_a_small_one_for_a_team(batch, hidden, di
 
 @pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
 def test_the_model_of_pairs_knows_the_kernel():
-    from aclgrad.ops.lstm import triton_forward_pair as kernel
-    from aclgrad.ops.lstm.triton_rings import RING
+    from aclgrad.ops.lstm.triton.recurrence.warp_specialised import forward_kernel as kernel
+    from aclgrad.ops.lstm.triton.recurrence.warp_specialised.tile_ring import RING
 
     streams, rows, deep = kernel.STREAMS.value, kernel.ROWS.value, kernel.DEEP.value
     assert kernel.UNITS.value == forward.PAIR_UNITS and 4 * kernel.UNITS.value == kernel.GATES.value

@@ -9,8 +9,8 @@ from aclgrad.core.backends import widen
 from aclgrad.core.spec import F16, F32
 from aclgrad.gpu.launch import INTERPRETING
 from aclgrad.ops.lstm import cases, reference, spec
-from aclgrad.ops.lstm.triton_halves import ALIGN, LONGEST, MOST_PIECES, PIECE, pieces
-from aclgrad.ops.lstm.triton_products import multiply_parts
+from aclgrad.ops.lstm.triton.fp16_split.products import multiply_parts
+from aclgrad.ops.lstm.triton.recurrence.per_step.split_products import ALIGN, LONGEST, MOST_PIECES, PIECE, pieces
 from aclgrad.testing import assert_within_baseline
 from aclgrad.testing.cases import Case
 

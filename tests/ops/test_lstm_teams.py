@@ -6,10 +6,10 @@ pytest.importorskip("triton")
 
 from aclgrad.core.spec import F16, F32
 from aclgrad.gpu import launch
-from aclgrad.ops.lstm import triton_relays
 from aclgrad.ops.lstm.spec import LstmDims
-from aclgrad.ops.lstm.triton_relays import BLOCK, Relay, Streams, best_relay, relays, streams
-from aclgrad.ops.lstm.triton_teams import RESERVED, WARPS, WIDE_UNITS, Limits, Place, best_team, teams
+from aclgrad.ops.lstm.triton.choose import RESERVED, WARPS, WIDE_UNITS, Limits, Place, best_team, teams
+from aclgrad.ops.lstm.triton.recurrence.row_owner import backward as triton_relays
+from aclgrad.ops.lstm.triton.recurrence.row_owner.backward import BLOCK, Relay, Streams, best_relay, relays, streams
 
 H200 = Limits(programs=132, shared=220 * 1024, warpgroups=True)
 SMALL = Limits(programs=20, shared=90 * 1024, warpgroups=False)
@@ -93,8 +93,8 @@ def test_streams_are_for_large_batches(batch, kind):
 
 @pytest.mark.skipif(not launch.KNOWN, reason="the kernel is in Gluon, of versions of Triton that are known")
 def test_the_model_of_streams_knows_the_kernel():
-    from aclgrad.ops.lstm import triton_relay_streams as kernel
-    from aclgrad.ops.lstm.triton_rings import RING
+    from aclgrad.ops.lstm.triton.recurrence.warp_specialised import backward_kernel as kernel
+    from aclgrad.ops.lstm.triton.recurrence.warp_specialised.tile_ring import RING
 
     rows, deep, multipliers = kernel.BLOCK.value, kernel.DEEP.value, kernel.MULTIPLIERS.value
     assert kernel.STREAMS.value == triton_relays.STREAMS and multipliers == triton_relays.MULTIPLIERS

@@ -1,7 +1,7 @@
 """The LSTM and its gradient on NVIDIA GPUs: a launch a layer for the recurrence, large products for the rest.
 
-Phase one decides how each layer's recurrence runs (`triton_forward_recurrence`, `triton_recurrence`) and lays out the
-workspace (`triton_forward`, `triton_layer`).
+Phase one decides how each layer's recurrence runs (`triton/recurrence`) and lays out the
+workspace (`triton/layer_forward`, `triton/layer_backward`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 from ...core.backends import Launch
 from ...core.memory import Piece, Scratch
 from ...core.spec import Call
-from .triton_forward import HX, HY, ForwardLayer, ForwardRoom
-from .triton_forward import SIZES as FORWARD_SIZES
-from .triton_layer import SIZES, Layer
-from .triton_room import Room
+from .triton.layer_backward import SIZES, Layer
+from .triton.layer_forward import HX, HY, ForwardLayer, ForwardRoom
+from .triton.layer_forward import SIZES as FORWARD_SIZES
+from .triton.workspace import Room
 
 LayerCall = Callable[[Sequence[Any], Sequence[Any], torch.Tensor], None]
 
