@@ -1,8 +1,8 @@
-"""Copies between tensors of any strides, as the products and the loop want their operands.
+"""Copies between tensors of any strides, as the products and the recurrence want their operands.
 
-A job is a pair of copies of the same shape [T, N, C], one for either direction (or for dh and dc, …); a job may also
-be a single copy. With `SHIFT` the source is a chain's state and the target the state each step started from: the
-initial state in front for the forward direction, behind for the reverse one.
+A move is a pair of copies of the same shape [T, N, C], one for each direction; or a single copy. A shifted move has
+initial states: its source is a chain of states, its target the state that each step starts from, which is the initial
+state for the first step of the chain.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import triton
 import triton.language as tl
 
 from aclgrad.core.meta import Meta
-from aclgrad.gpu.launch import Kernel, jit
+from aclgrad.gpu.launch import jit
 from aclgrad.gpu.maths import undefined_if_infinite
 
-from ..spec import LstmDims
-from .fp16_split.products import LEAST_PEAK, unscaled
+from ..dims import LstmDims
+from .fp16_split.scale import LEAST_AMAX, unscaled
+from .operands import NamedKernel, Operand
 
 TILE = 2048
 """Elements a program copies."""
@@ -31,10 +32,11 @@ Strides = tuple[int, ...]
 
 @jit
 def copy(  # type: ignore[no-untyped-def]
-    target, source, first, sizes, peak0, peak1, T, N, C, to, of, initial, apart, ahead,
-    CLEAN: tl.constexpr, SHARES: tl.constexpr, BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    target_ptr, source_ptr, initial_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target_strides, source_strides,
+    initial_strides, split_stride, t_shift, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """One tile of one copy; row r is (t, n) = (r // N, r % N). The source of step t is step t + ahead."""
+    """One tile of one copy; row r is (t, n) = (r // N, r % N). A chain's source of step t is step t + t_shift."""
     across = tl.cdiv(C, COLUMNS)
     tile = tl.program_id(0).to(tl.int64)
     rows = (tile // across) * ROWS + tl.arange(0, ROWS)[:, None]
@@ -42,45 +44,57 @@ def copy(  # type: ignore[no-untyped-def]
     t, n = rows // N, rows % N
     inside = (t < T) & (columns < C)
     wanted = inside
-    if sizes is not None:
-        wanted = inside & (tl.load(sizes + t, mask=inside, other=0) > n)
-    if first is None:
-        at = source + t * of[0] + n * of[1] + columns * of[2]
+    if batch_sizes_ptr is not None:
+        wanted = inside & (tl.load(batch_sizes_ptr + t, mask=inside, other=0) > n)
+    if initial_ptr is None:
+        at = source_ptr + t * source_strides[0] + n * source_strides[1] + columns * source_strides[2]
         value = tl.load(at, mask=wanted, other=0.0).to(tl.float32)
-        for share in tl.static_range(1, SHARES):
-            value += tl.load(at + share * apart, mask=wanted, other=0.0)
+        for k_part in tl.static_range(1, SPLIT_K):
+            value += tl.load(at + k_part * split_stride, mask=wanted, other=0.0)
     else:
-        before = (t + ahead >= 0) & (t + ahead < T)
-        value = tl.load(source + (t + ahead) * of[0] + n * of[1] + columns * of[2], mask=wanted & before, other=0.0).to(
-            tl.float32
+        in_chain = (t + t_shift >= 0) & (t + t_shift < T)
+        value = tl.load(
+            source_ptr + (t + t_shift) * source_strides[0] + n * source_strides[1] + columns * source_strides[2],
+            mask=wanted & in_chain, other=0.0,
+        ).to(tl.float32)  # fmt: skip
+        initial = tl.load(
+            initial_ptr + n * initial_strides[0] + columns * initial_strides[1], mask=wanted & ~in_chain, other=0.0
         )
-        start = tl.load(first + n * initial[0] + columns * initial[1], mask=wanted & ~before, other=0.0)
-        value = tl.where(before, value, start.to(tl.float32))
-    if peak0 is not None:
+        value = tl.where(in_chain, value, initial.to(tl.float32))
+    if amax0_ptr is not None:
         if BY_ROWS:
-            value = unscaled(value, tl.load(peak0 + (t * of[0] + n * of[1]) // C, mask=t < T, other=LEAST_PEAK))
+            row_amax = tl.load(
+                amax0_ptr + (t * source_strides[0] + n * source_strides[1]) // C, mask=t < T, other=LEAST_AMAX
+            )
+            value = unscaled(value, row_amax)
         else:
-            value = unscaled(value, tl.load(peak0))
-    if peak1 is not None:
-        value = unscaled(value, tl.load(peak1))
+            value = unscaled(value, tl.load(amax0_ptr))
+    if amax1_ptr is not None:
+        value = unscaled(value, tl.load(amax1_ptr))
     if CLEAN:
         value = undefined_if_infinite(value)
-    tl.store(target + t * to[0] + n * to[1] + columns * to[2], value.to(target.dtype.element_ty), mask=inside)
+    at = target_ptr + t * target_strides[0] + n * target_strides[1] + columns * target_strides[2]
+    tl.store(at, value.to(target_ptr.dtype.element_ty), mask=inside)
 
 
 @jit
 def copy_pair(  # type: ignore[no-untyped-def]
-    target0, target1, source0, source1, first0, first1, sizes, peak0, peak1,
-    T, N, C, to0, to1, of0, of1, initial0, initial1, apart,
-    CLEAN: tl.constexpr, SHARES: tl.constexpr, BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    target0_ptr, target1_ptr, source0_ptr, source1_ptr, initial0_ptr, initial1_ptr, batch_sizes_ptr, amax0_ptr,
+    amax1_ptr, T, N, C, target0_strides, target1_strides, source0_strides, source1_strides, initial0_strides,
+    initial1_strides, split_stride, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Both copies of a job, the grid's second axis telling which."""
+    """Both copies of a move, by the grid's second axis; a shifted one is of the forward, then of the reverse chain."""
     if tl.program_id(1) == 0:
-        copy(target0, source0, first0, sizes, peak0, peak1, T, N, C, to0, of0, initial0, apart, -1,
-             CLEAN, SHARES, BY_ROWS, ROWS, COLUMNS)  # fmt: skip
+        copy(
+            target0_ptr, source0_ptr, initial0_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target0_strides,
+            source0_strides, initial0_strides, split_stride, -1, CLEAN, SPLIT_K, BY_ROWS, ROWS, COLUMNS,
+        )  # fmt: skip
     else:
-        copy(target1, source1, first1, sizes, peak0, peak1, T, N, C, to1, of1, initial1, apart, 1,
-             CLEAN, SHARES, BY_ROWS, ROWS, COLUMNS)  # fmt: skip
+        copy(
+            target1_ptr, source1_ptr, initial1_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target1_strides,
+            source1_strides, initial1_strides, split_stride, 1, CLEAN, SPLIT_K, BY_ROWS, ROWS, COLUMNS,
+        )  # fmt: skip
 
 
 class Rows:
@@ -115,11 +129,11 @@ class Scales(Enum):
 
 @dataclass(frozen=True)
 class Move:
-    """A job: [T, N, C] from each source to its target, with their strides in elements.
+    """[T, N, C] from each source to its target, with their strides in elements.
 
-    `initial` are the strides of the initial states of a shifted job, `clean` makes infinities NaN, `masked` writes
-    zeros where `sizes` says that there is no data, `scaled` tells which scales of two operands are taken off their
-    product, `shares` how many sources, `apart` elements from each other, are added.
+    `initial` are the strides of the initial states of a shifted move, `clean` makes infinities NaN, `masked` writes
+    zeros where `batch_sizes` says that there is no data, `scaled` tells which scales of two operands are taken off
+    their product, `split_k` how many sources, `split_stride` elements from each other, are added.
     """
 
     shape: tuple[int, int, int]
@@ -131,51 +145,70 @@ class Move:
     clean: bool = True
     masked: bool = False
     scaled: Scales = Scales.NONE
-    shares: int = 1
-    apart: int = 0
+    split_k: int = 1
+    split_stride: int = 0
 
-    def kernel(self, device: torch.device) -> Kernel:
-        """Called with targets, sources, initial states and sizes; see `pointers`."""
+    def planned(self, device: torch.device) -> PlannedMove:
+        """The move, ready to be launched."""
         steps, batch, width = self.shape
-        crossed = width > 1 and any(of[-1] != 1 for of in (*self.sources, *self.targets))
+        crossed = width > 1 and any(strides[-1] != 1 for strides in (*self.sources, *self.targets))
         columns = min(64 if crossed else TILE // 4, triton.next_power_of_2(max(width, 1)))
         rows = min(TILE // columns, triton.next_power_of_2(max(steps * batch, 1)))
         tiles = triton.cdiv(steps * batch, rows) * triton.cdiv(width, columns)
-        return Kernel(
-            copy_pair,
-            (tiles, len(self.targets)),
-            device,
-            pointers(
-                [self.target_dtype] * len(self.targets),
-                [self.source_dtype] * len(self.sources),
-                [self.source_dtype] * len(self.initial),
-                torch.int64 if self.masked else None,
-                (
-                    torch.int32 if self.scaled in (Scales.BOTH, Scales.ROWS) else None,
-                    torch.int32 if self.scaled is not Scales.NONE else None,
-                ),
-            ),
-            (
-                steps, batch, width, *_two(self.targets), *_two(self.sources), *_two(self.initial or ((0, 0),)),
-                self.apart,
-            ),
+        numbers = {
+            "T": steps, "N": batch, "C": width, **_pair("target{}_strides", self.targets),
+            **_pair("source{}_strides", self.sources), **_pair("initial{}_strides", self.initial or ((0, 0),)),
+            "split_stride": self.split_stride,
+        }  # fmt: skip
+        constants = {
+            "CLEAN": self.clean, "SPLIT_K": self.split_k, "BY_ROWS": self.scaled is Scales.ROWS, "ROWS": rows,
+            "COLUMNS": columns,
+        }  # fmt: skip
+        return PlannedMove(
+            NamedKernel(copy_pair, (tiles, len(self.targets)), device, self._operands(), numbers, constants)
+        )
+
+    def _operands(self) -> list[Operand]:
+        """The table of `copy_pair`."""
+        initial = self.source_dtype if self.initial else None
+        first, second = self.scaled in (Scales.BOTH, Scales.ROWS), self.scaled is not Scales.NONE
+        return [
+            Operand("target0", self.target_dtype),
+            Operand("target1", self.target_dtype),
+            Operand("source0", self.source_dtype),
+            Operand("source1", self.source_dtype),
+            Operand("initial0", initial),
+            Operand("initial1", initial),
+            Operand("batch_sizes", torch.int64 if self.masked else None),
+            Operand("amax0", torch.int32 if first else None),
+            Operand("amax1", torch.int32 if second else None),
+        ]
+
+
+@dataclass(frozen=True)
+class PlannedMove:
+    """The launch of a `Move`."""
+
+    kernel: NamedKernel
+
+    def __call__(
+        self,
+        targets: Sequence[Any],
+        sources: Sequence[Any],
+        initial: Sequence[Any] = (None,),
+        batch_sizes: Any = None,
+        amaxes: tuple[Any, Any] = (None, None),
+    ) -> None:
+        """Copy."""
+        self.kernel(
             {
-                "CLEAN": self.clean, "SHARES": self.shares, "BY_ROWS": self.scaled is Scales.ROWS, "ROWS": rows,
-                "COLUMNS": columns,
-            },
+                "target0": targets[0], "target1": targets[-1], "source0": sources[0], "source1": sources[-1],
+                "initial0": initial[0], "initial1": initial[-1], "batch_sizes": batch_sizes, "amax0": amaxes[0],
+                "amax1": amaxes[1],
+            }
         )  # fmt: skip
 
 
-def pointers(
-    targets: Sequence[Any],
-    sources: Sequence[Any],
-    initial: Sequence[Any] = (),
-    sizes: Any = None,
-    peaks: tuple[Any, Any] = (None, None),
-) -> tuple[Any, ...]:
-    """The pointers of `copy_pair`; a single copy stands for both."""
-    return (*_two(targets), *_two(sources), *(_two(initial) if initial else (None, None)), sizes, *peaks)
-
-
-def _two(values: Sequence[Any]) -> tuple[Any, Any]:
-    return values[0], values[-1]
+def _pair(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """One for each direction; a single one stands for both."""
+    return {name.format(0): values[0], name.format(1): values[-1]}

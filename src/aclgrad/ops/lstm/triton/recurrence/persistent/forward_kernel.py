@@ -2,22 +2,23 @@
 # ruff: noqa: RUF005, SIM102
 # Gluon compiles these functions from their source: types follow the values, tuples grow by addition, and a condition
 # that is known at compile time stands alone.
-"""All steps of a layer's forward pass in one launch: a team of programs that stay resident and pass h to each other.
+"""The forward steps of a layer in one launch: a persistent grid whose programs exchange h.
 
-The hidden units are cut into slices of UNITS, the batch into groups of ROWS · CHUNKS rows; groups and directions have
-nothing to do with each other. A program keeps the rows of w_hh that make all four gates of its units, so that c never
-leaves its registers. At each step it waits until all programs of its group have written their part of h, multiplies it
-with its weights, adds what the layer's input gave, and writes its own part of the next h. That is one meeting a step.
-What is saved for the gradient is written after the others have been told, so that nobody waits for it.
+The hidden units are cut into slices of UNITS, the batch into groups of ROWS · ROW_BLOCKS rows; groups and directions
+have nothing to do with each other. A program keeps the rows of w_hh that make all four gates of its units, so that c
+never leaves its registers. At each step it waits at the grid barrier of its group until all have written their part of
+h, multiplies it with its weights, adds what the layer's input gave, and writes its own part of the next h. What is
+saved for the gradient is written after it has arrived at the next barrier, so that nobody waits for it.
 
-`exchange` holds h twice, for even and for odd steps: who writes one has seen that all have read what was there.
+`h_buffer` holds h twice, for even and for odd steps: who writes one has seen that all have read what was there.
 
-WARPS // ACROSS warps share the depth of the products, whose sums are added in one order; ACROSS of them share the
-units. Tiles are [units, rows]: a matrix unit takes 16 units and as few as 8 rows.
+K_WARPS warps share the depth of the products, whose sums are added in one order; UNIT_WARPS of them share the units.
+Tiles are [units, rows]: a matrix unit takes 16 units and as few as 8 rows. For many rows, warpgroups multiply from
+shared memory instead.
 
-float32 is multiplied as `triton_products` does it: w_hh and h scaled and taken apart into float16, h by who writes it.
-The first step starts from a state of any size; `opening` holds its product with w_hh. Where lengths differ it serves
-every row until that has begun.
+float32 is multiplied split into float16: w_hh and h are scaled, h is split by who writes it. The first step starts from
+a state of any size; `h0_product` holds its product with w_hh. Where lengths differ it serves every row until that has
+begun.
 """
 
 from __future__ import annotations
@@ -25,179 +26,185 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .backward_tiles import CHUNK, LINE, arrive, replaced, wait_alone_for, wait_for
-from .forward_tiles import (
-    HIDDEN_SCALE,
-    fetch,
-    gate_biases,
-    gate_products,
-    gate_weights,
-    gates_apart,
-    initial,
-    opened,
-    over_scale,
-    parts_of,
-    put,
-    read_hidden,
-    save,
-    stepped,
-    wide_product,
-    wide_weights,
+from ..backward_step import replaced
+from ..barrier import COUNTER_WORDS, arrive, wait_for, wait_for_by_one_thread
+from ..forward_step_gluon import (
+    H_SCALE,
+    add_h0_product,
+    inverse_scale,
+    load_biases,
+    load_gates,
+    load_state,
+    next_step,
+    split_h,
+    store,
+    store_step,
+)
+from .forward_products import (
+    TILE_K,
+    h_positions,
+    load_h,
+    load_weights,
+    load_weights_for_warpgroups,
+    multiply_by_warpgroups,
+    multiply_by_warps,
+    split_gates,
+    weight_positions,
 )
 
-MANY_MEMBERS = gl.constexpr(40)  # from here on a quick step is delayed by those who wait for it
+MANY_PROGRAMS = gl.constexpr(40)  # from here on those who poll delay those who arrive
 
 
 @gluon.jit
-def recur_forward(
-    exchange, w_hh, w_low, w_peak, gates, x_peak, w_ih_peak, bias, opening, h_start, c_start, output, hy, cy,
-    i0, g0, f0, o0, h0, c0, tanhc0, i1, g1, f1, o1, h1, c1, tanhc1, sizes, counters,
-    T, N, gates_of, h_start_of, c_start_of, output_of, hy_of, cy_of, saved_of,
-    H: gl.constexpr, ROWS: gl.constexpr, CHUNKS: gl.constexpr, UNITS: gl.constexpr, ACROSS: gl.constexpr,
-    DEEP: gl.constexpr, SUBS: gl.constexpr, WARPS: gl.constexpr, KEPT: gl.constexpr, LOW_KEPT: gl.constexpr,
-    STAGES: gl.constexpr,
+def persistent_forward(
+    h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr,
+    h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr,
+    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, counters_ptr, T, N, gates_strides,
+    h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides, H: gl.constexpr,
+    ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr, UNIT_WARPS: gl.constexpr, BLOCK_K: gl.constexpr,
+    K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, KEPT: gl.constexpr, LOW_KEPT: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices, groups of rows, directions; all resident at once."""
     VECTOR: gl.constexpr = 8
-    DEPTHS: gl.constexpr = WARPS // ACROSS
-    EXACT: gl.constexpr = DEPTHS * SUBS * DEEP == H
-    WIDTH: gl.constexpr = (H + VECTOR - 1) // VECTOR * VECTOR
-    SCALED: gl.constexpr = w_peak is not None
-    PARTS: gl.constexpr = 1 if w_low is None else 2
-    CROWD: gl.constexpr = PARTS == 1 and STAGES == 0 and ROWS == 8 and (H + UNITS - 1) // UNITS >= MANY_MEMBERS
-    half: gl.constexpr = w_hh.dtype.element_ty
-    dtype: gl.constexpr = output.dtype.element_ty
-    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [DEPTHS, ACROSS, 1], [1, 16, 8])
+    K_WARPS: gl.constexpr = WARPS // UNIT_WARPS
+    EXACT: gl.constexpr = K_WARPS * K_BLOCKS * BLOCK_K == H
+    H_STRIDE: gl.constexpr = (H + VECTOR - 1) // VECTOR * VECTOR
+    SCALED: gl.constexpr = w_hh_amax_ptr is not None
+    SPLIT: gl.constexpr = 1 if w_hh_low_ptr is None else 2
+    POLL_BY_ONE_THREAD: gl.constexpr = (
+        SPLIT == 1 and STAGES == 0 and ROWS == 8 and (H + UNITS - 1) // UNITS >= MANY_PROGRAMS
+    )
+    half: gl.constexpr = w_hh_ptr.dtype.element_ty
+    dtype: gl.constexpr = output_ptr.dtype.element_ty
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [K_WARPS, UNIT_WARPS, 1], [1, 16, 8])
     w_layout: gl.constexpr = gl.DotOperandLayout(0, mma, VECTOR)
-    d_layout: gl.constexpr = gl.DotOperandLayout(1, mma, VECTOR)
+    h_layout: gl.constexpr = gl.DotOperandLayout(1, mma, VECTOR)
     LANES: gl.constexpr = min(UNITS, 32)
-    cell: gl.constexpr = (
-        gl.SliceLayout(0, mma) if DEPTHS == 1 else gl.BlockedLayout([1, 1], [LANES, 32 // LANES], [1, WARPS], [0, 1])
+    own_layout: gl.constexpr = (
+        gl.SliceLayout(0, mma) if K_WARPS == 1 else gl.BlockedLayout([1, 1], [LANES, 32 // LANES], [1, WARPS], [0, 1])
     )
 
-    members = gl.num_programs(0)
+    programs = gl.num_programs(0)
     reverse = gl.program_id(2)
-    n0 = gl.program_id(1) * (ROWS * CHUNKS)
-    counters += (reverse * gl.num_programs(1) + gl.program_id(1)) * CHUNKS * LINE
-    plane = N * WIDTH
-    slot = gl.num_programs(2) * plane * PARTS
-    exchange += reverse * plane * PARTS
-    gates += reverse * (4 * H)
-    w_hh += reverse * (4 * H * H)
-    if w_low is not None:
-        w_low += reverse * (4 * H * H)
-    if i0 is not None:
+    n0 = gl.program_id(1) * (ROWS * ROW_BLOCKS)
+    counters_ptr += (reverse * gl.num_programs(1) + gl.program_id(1)) * ROW_BLOCKS * COUNTER_WORDS
+    plane = N * H_STRIDE
+    buffer_size = gl.num_programs(2) * plane * SPLIT
+    h_buffer_ptr += reverse * plane * SPLIT
+    gates_ptr += reverse * (4 * H)
+    w_hh_ptr += reverse * (4 * H * H)
+    if w_hh_low_ptr is not None:
+        w_hh_low_ptr += reverse * (4 * H * H)
+    if i0_ptr is not None:
         if reverse == 1:
-            i0 = i1
-            g0 = g1
-            f0 = f1
-            o0 = o1
-            h0 = h1
-            c0 = c1
-            tanhc0 = tanhc1
+            i0_ptr, g0_ptr, f0_ptr, o0_ptr = i1_ptr, g1_ptr, f1_ptr, o1_ptr
+            h0_ptr, c0_ptr, tanhc0_ptr = h1_ptr, c1_ptr, tanhc1_ptr
 
     # the operands of the product
     if STAGES > 0:
-        wide = wide_weights(w_hh, w_low, gl.program_id(0) * UNITS, H, UNITS, PARTS, WARPS)
-        stages = gl.allocate_shared_memory(half, [STAGES, ROWS, CHUNK], gl.NVMMASharedLayout(128, 16, 2))
+        weights = load_weights_for_warpgroups(w_hh_ptr, w_hh_low_ptr, gl.program_id(0) * UNITS, H, UNITS, SPLIT, WARPS)
+        stages = gl.allocate_shared_memory(half, [STAGES, ROWS, TILE_K], gl.NVMMASharedLayout(128, 16, 2))
     else:
-        w_depth = gl.arange(0, DEPTHS, gl.SliceLayout(1, gl.SliceLayout(2, w_layout)))[:, None, None]
-        w_unit = (
-            gl.program_id(0) * UNITS
-            + gl.arange(0, UNITS, gl.SliceLayout(0, gl.SliceLayout(2, w_layout)))[None, :, None]
+        w_unit, w_k = weight_positions(UNITS, K_WARPS, K_BLOCKS, BLOCK_K, w_layout)
+        weights = load_weights(w_hh_ptr, w_unit, w_k, H, EXACT, K_BLOCKS, K_WARPS, UNITS, BLOCK_K, VECTOR, KEPT)
+        low_weights = load_weights(
+            w_hh_low_ptr, w_unit, w_k, H, EXACT, K_BLOCKS, K_WARPS, UNITS, BLOCK_K, VECTOR, LOW_KEPT
         )
-        w_k = (
-            w_depth * (SUBS * DEEP) + gl.arange(0, DEEP, gl.SliceLayout(0, gl.SliceLayout(1, w_layout)))[None, None, :]
-        )
-        weights = gate_weights(w_hh, w_unit, w_k, H, EXACT, SUBS, DEPTHS, UNITS, DEEP, VECTOR, KEPT)
-        lows = gate_weights(w_low, w_unit, w_k, H, EXACT, SUBS, DEPTHS, UNITS, DEEP, VECTOR, LOW_KEPT)
-        d_depth = gl.arange(0, DEPTHS, gl.SliceLayout(1, gl.SliceLayout(2, d_layout)))[:, None, None]
-        d_row = n0 + gl.arange(0, ROWS, gl.SliceLayout(0, gl.SliceLayout(1, d_layout)))[None, None, :]
-        d_k = (
-            d_depth * (SUBS * DEEP) + gl.arange(0, DEEP, gl.SliceLayout(0, gl.SliceLayout(2, d_layout)))[None, :, None]
-        )
+        h_row, h_k = h_positions(n0, ROWS, K_WARPS, K_BLOCKS, BLOCK_K, h_layout)
 
     # the units and rows it owns
-    u = (gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(1, cell)))[:, None]
-    row = n0 + gl.arange(0, ROWS, gl.SliceLayout(0, cell))[None, :]
-    w_scale = over_scale(w_peak)
+    u = (gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(1, own_layout)))[:, None]
+    row = n0 + gl.arange(0, ROWS, gl.SliceLayout(0, own_layout))[None, :]
+    w_scale = inverse_scale(w_hh_amax_ptr)
     if SCALED:
-        w_scale = w_scale / HIDDEN_SCALE
-    x_scale = over_scale(x_peak) * over_scale(w_ih_peak)
-    if bias is not None:
-        bias += reverse * (4 * H)
-    b_i, b_f, b_g, b_o = gate_biases(bias, u, H)
+        w_scale = w_scale / H_SCALE
+    x_scale = inverse_scale(x_amax_ptr) * inverse_scale(w_ih_amax_ptr)
+    if bias_ptr is not None:
+        bias_ptr += reverse * (4 * H)
+    b_i, b_f, b_g, b_o = load_biases(bias_ptr, u, H)
 
-    step = gl.where(reverse == 1, -1, 1)
+    t_step = gl.where(reverse == 1, -1, 1)
     t = gl.where(reverse == 1, T - 1, 0)
     cs = ()
     hs = ()
-    ahead = ()
+    prefetched = ()
     begun = ()
-    for r in gl.static_range(CHUNKS):
+    for r in gl.static_range(ROW_BLOCKS):
         n = row + r * ROWS
-        mine = (n < N) & (u < H)
-        cs = cs + (initial(c_start, c_start_of, reverse, n, u, mine),)
-        ahead = ahead + (fetch(gates, t, n * gates_of[1] + u, sizes, mine, gates_of[0], H),)
+        inside = (n < N) & (u < H)
+        cs = cs + (load_state(c_init_ptr, c_init_strides, reverse, n, u, inside),)
+        x_gates = load_gates(gates_ptr, t, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H)
+        prefetched = prefetched + (x_gates,)
         begun = begun + (n < 0,)
-        if sizes is not None:
-            hs = hs + (initial(h_start, h_start_of, reverse, n, u, mine),)
+        if batch_sizes_ptr is not None:
+            hs = hs + (load_state(h_init_ptr, h_init_strides, reverse, n, u, inside),)
 
     for s in range(T):
-        here = exchange + ((s + 1) % 2) * slot
-        there = exchange + (s % 2) * slot
-        for r in gl.static_range(CHUNKS):
+        h_prev_ptr = h_buffer_ptr + ((s + 1) % 2) * buffer_size
+        h_next_ptr = h_buffer_ptr + (s % 2) * buffer_size
+        for r in gl.static_range(ROW_BLOCKS):
             n = row + r * ROWS
-            mine = (n < N) & (u < H)
-            x_i, x_f, x_g, x_o, rows = ahead[r]
+            inside = (n < N) & (u < H)
+            x_i, x_f, x_g, x_o, batch_size = prefetched[r]
             a_i = x_i.to(gl.float32) * x_scale + b_i
             a_f = x_f.to(gl.float32) * x_scale + b_f
             a_g = x_g.to(gl.float32) * x_scale + b_g
             a_o = x_o.to(gl.float32) * x_scale + b_o
-            a_i, a_f, a_g, a_o = opened(a_i, a_f, a_g, a_o, opening, s, begun[r], reverse, n, u, sizes, mine, N, H)
+            a_i, a_f, a_g, a_o = add_h0_product(
+                a_i, a_f, a_g, a_o, h0_product_ptr, s, begun[r], reverse, n, u, batch_sizes_ptr, inside, N, H
+            )
             if s > 0:
-                if CROWD:
-                    wait_alone_for(counters + r * LINE, s * members)
+                if POLL_BY_ONE_THREAD:
+                    wait_for_by_one_thread(counters_ptr + r * COUNTER_WORDS, s * programs)
                 else:
-                    wait_for(counters + r * LINE, s * members)
+                    wait_for(counters_ptr + r * COUNTER_WORDS, s * programs)
                 if STAGES > 0:
-                    total = wide_product(
-                        here, plane, n0 + r * ROWS, N, wide, stages, H, 4 * UNITS * PARTS, ROWS, PARTS, STAGES, WARPS
-                    )
-                    p_i, p_f, p_g, p_o = gates_apart(total, UNITS, ROWS, PARTS, WARPS, cell)
+                    total = multiply_by_warpgroups(
+                        h_prev_ptr, plane, n0 + r * ROWS, N, weights, stages, H, 4 * UNITS * SPLIT, ROWS, SPLIT, STAGES,
+                        WARPS,
+                    )  # fmt: skip
+                    p_i, p_f, p_g, p_o = split_gates(total, UNITS, ROWS, SPLIT, WARPS, own_layout)
                 else:
-                    d_n = d_row + r * ROWS
-                    ds = read_hidden(here + d_n * WIDTH + d_k, d_n < N, d_k, plane, WIDTH, EXACT, SUBS, DEEP, PARTS)
-                    p_i, p_f, p_g, p_o = gate_products(
-                        ds, weights, lows, w_hh, w_low, w_unit, w_k, H, EXACT, SUBS, DEEP, UNITS, ROWS, DEPTHS, WARPS,
-                        mma, w_layout, cell, KEPT, LOW_KEPT, PARTS,
+                    h_n = h_row + r * ROWS
+                    h_blocks = load_h(
+                        h_prev_ptr + h_n * H_STRIDE + h_k, h_n < N, h_k, plane, H_STRIDE, EXACT, K_BLOCKS, BLOCK_K,
+                        SPLIT,
+                    )  # fmt: skip
+                    p_i, p_f, p_g, p_o = multiply_by_warps(
+                        h_blocks, weights, low_weights, w_hh_ptr, w_hh_low_ptr, w_unit, w_k, H, EXACT, K_BLOCKS,
+                        BLOCK_K, UNITS, ROWS, K_WARPS, WARPS, mma, w_layout, own_layout, KEPT, LOW_KEPT, SPLIT,
                     )  # fmt: skip
                 a_i += p_i * w_scale
                 a_f += p_f * w_scale
                 a_g += p_g * w_scale
                 a_o += p_o * w_scale
             h = cs[r]
-            if sizes is not None:
+            if batch_sizes_ptr is not None:
                 h = hs[r]
-            i, f, g, o, c, tanhc, h, y, shown, started = stepped(
-                a_i, a_f, a_g, a_o, cs[r], h, begun[r], rows > n, sizes, dtype == gl.float32
+            i, f, g, o, c, tanhc, h, y, h_next, has_begun = next_step(
+                a_i, a_f, a_g, a_o, cs[r], h, begun[r], batch_size > n, batch_sizes_ptr, dtype == gl.float32
             )
-            if sizes is not None:
-                begun = replaced(begun, r, started)
+            if batch_sizes_ptr is not None:
+                begun = replaced(begun, r, has_begun)
                 hs = replaced(hs, r, h.to(dtype).to(gl.float32))
             cs = replaced(cs, r, c.to(dtype).to(gl.float32))
-            parts = parts_of(shown, half, SCALED, PARTS)
-            in_row = (n < N) & (u < WIDTH)
-            for part in gl.static_range(PARTS):
-                gl.store(there + part * plane + n * WIDTH + u, gl.where(u < H, parts[part], 0.0), mask=in_row)
-            arrive(counters + r * LINE)
-            after = gl.where(s + 1 < T, t + step, t)
-            ahead = replaced(ahead, r, fetch(gates, after, n * gates_of[1] + u, sizes, mine, gates_of[0], H))
-            save(
-                i0, g0, f0, o0, h0, c0, tanhc0, output, i, g, f, o, h, c, tanhc, y, t, reverse, n, u, mine, saved_of,
-                output_of,
+            h_parts = split_h(h_next, half, SCALED, SPLIT)
+            in_buffer = (n < N) & (u < H_STRIDE)
+            for part in gl.static_range(SPLIT):
+                gl.store(
+                    h_next_ptr + part * plane + n * H_STRIDE + u, gl.where(u < H, h_parts[part], 0.0), mask=in_buffer
+                )
+            arrive(counters_ptr + r * COUNTER_WORDS)
+            after = gl.where(s + 1 < T, t + t_step, t)
+            x_gates = load_gates(
+                gates_ptr, after, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H
+            )
+            prefetched = replaced(prefetched, r, x_gates)
+            store_step(
+                i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t,
+                reverse, n, u, inside, saved_strides, output_strides,
             )  # fmt: skip
-            last = mine & (s == T - 1)
-            put(hy, reverse * hy_of[0] + n * hy_of[1] + u * hy_of[2], h, last)
-            put(cy, reverse * cy_of[0] + n * cy_of[1] + u * cy_of[2], c, last)
-        t += step
+            last = inside & (s == T - 1)
+            store(hy_ptr, reverse * hy_strides[0] + n * hy_strides[1] + u * hy_strides[2], h, last)
+            store(cy_ptr, reverse * cy_strides[0] + n * cy_strides[1] + u * cy_strides[2], c, last)
+        t += t_step

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Gluon compiles these functions from their source: types follow the values.
-"""What the programs of a relay do: products of halves, reading what a step needs, passing on."""
+"""What the owners of rows do, and the products of split rows with split weights."""
 
 from __future__ import annotations
 
@@ -15,75 +15,76 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from aclgrad.gpu.dialect import async_load, barrier
 
-from ...fp16_split import products
-from ..persistent.backward_tiles import SUMMED, add_four, fetch, gate_gradients, only
+from ...fp16_split.scale_gluon import LEAST_AMAX, magnitude, scaled, unscaled
+from ..backward_step import STEPS_PER_SUM, add_gates, gate_gradients, load_step, mask_gradients
 
-magnitude, scaled, unscaled = (
-    gluon.jit(function.fn) for function in (products.magnitude, products.scaled, products.unscaled)
-)
-LEAST_PEAK = gl.constexpr(products.LEAST_PEAK.value)
-UNITS = gl.constexpr(64)  # of a multiplier
+UNITS = gl.constexpr(64)  # of a program that multiplies
 
 
 @gluon.jit
-def resident_halves(source, u0, H: gl.constexpr, COUNT: gl.constexpr, CHUNK: gl.constexpr, WARPS: gl.constexpr,
-                    STRIDE: gl.constexpr):  # fmt: skip
-    """Take this program's part of one half of w_hh into shared memory, in chunks of the depth."""
-    swizzled: gl.constexpr = gl.NVMMASharedLayout(min(2 * CHUNK, 128), 16, 2)
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // CHUNK, CHUNK // 8], [WARPS, 1], [1, 0])
-    weights = gl.allocate_shared_memory(gl.float16, [COUNT, UNITS, CHUNK], swizzled)
+def load_weights(
+    w_ptr, u0, H: gl.constexpr, K_BLOCKS: gl.constexpr, BLOCK_K: gl.constexpr, WARPS: gl.constexpr, STRIDE: gl.constexpr
+):
+    """The program's part of the high or the low part of w_hh in shared memory, block by block of the depth."""
+    swizzled: gl.constexpr = gl.NVMMASharedLayout(min(2 * BLOCK_K, 128), 16, 2)
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [WARPS, 1], [1, 0])
+    weights = gl.allocate_shared_memory(gl.float16, [K_BLOCKS, UNITS, BLOCK_K], swizzled)
     u = u0 + gl.arange(0, UNITS, gl.SliceLayout(1, layout))[:, None]
-    k = gl.arange(0, CHUNK, gl.SliceLayout(0, layout))[None, :]
-    for chunk in range(COUNT):
-        weights.index(chunk).store(gl.load(source + u * STRIDE + k + chunk * CHUNK, mask=u < H, other=0.0))
+    k = gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))[None, :]
+    for block in range(K_BLOCKS):
+        weights.index(block).store(gl.load(w_ptr + u * STRIDE + k + block * BLOCK_K, mask=u < H, other=0.0))
     fence_async_shared()
     return weights
 
 
 @gluon.jit
-def ask_for(high, low, at, from_high, from_low, exists, PRECISE: gl.constexpr):
-    """Have a chunk of the depth of both halves copied into shared memory."""
-    async_load(high.index(at), from_high, mask=exists)
+def copy_block(high, low, stage, high_src_ptr, low_src_ptr, exists, PRECISE: gl.constexpr):
+    """Have a block of the depth of both parts copied into shared memory."""
+    async_load(high.index(stage), high_src_ptr, mask=exists)
     if PRECISE:
-        async_load(low.index(at), from_low, mask=exists)
+        async_load(low.index(stage), low_src_ptr, mask=exists)
     async_copy.commit_group()
 
 
 @gluon.jit
-def product_of_halves(from_high, from_low, row_of, count, w_high, w_low, high, low, ROWS: gl.constexpr,
-                      COUNT: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, WARPS: gl.constexpr,
-                      PRECISE: gl.constexpr):  # fmt: skip
-    """w_hh · gate gradients of rows `row_of` apart: [UNITS, ROWS], in scaled numbers."""
+def multiply_rows(
+    high_src_ptr, low_src_ptr, row_stride, count, w_high, w_low, high, low, ROWS: gl.constexpr, K_BLOCKS: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, WARPS: gl.constexpr, PRECISE: gl.constexpr,
+):  # fmt: skip
+    """w_hh · gate gradients of rows `row_stride` apart: [UNITS, ROWS], in scaled numbers."""
     SIDE: gl.constexpr = WARPS // 4
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, SIDE], [16, ROWS // SIDE, 16])
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // CHUNK, CHUNK // 8], [WARPS, 1], [1, 0])
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [WARPS, 1], [1, 0])
     n = gl.arange(0, ROWS, gl.SliceLayout(1, layout))[:, None]
-    at = n * row_of + gl.arange(0, CHUNK, gl.SliceLayout(0, layout))[None, :]
-    from_high += at
-    from_low += at
+    at = n * row_stride + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))[None, :]
+    high_src_ptr += at
+    low_src_ptr += at
     exists = n < count
-    for chunk in gl.static_range(STAGES - 1):
-        ask_for(
-            high, low, chunk, from_high + chunk * CHUNK, from_low + chunk * CHUNK, exists & (chunk < COUNT), PRECISE
-        )
+    for block in gl.static_range(STAGES - 1):
+        copy_block(
+            high, low, block, high_src_ptr + block * BLOCK_K, low_src_ptr + block * BLOCK_K,
+            exists & (block < K_BLOCKS), PRECISE,
+        )  # fmt: skip
     total = gl.zeros([UNITS, ROWS], gl.float32, mma)
-    for chunk in range(COUNT):
+    for block in range(K_BLOCKS):
         async_copy.wait_group(STAGES - 2)
         fence_async_shared()
         barrier()
-        later = chunk + STAGES - 1
-        wanted = exists & (later < COUNT)
-        ask_for(high, low, later % STAGES, from_high + later * CHUNK, from_low + later * CHUNK, wanted, PRECISE)
-        arrived = high.index(chunk % STAGES).permute((1, 0))
-        if PRECISE:  # a matrix unit cuts its sums off rather than rounding them, so these begin anew each time
-            rest = low.index(chunk % STAGES).permute((1, 0))
-            fresh = gl.zeros([UNITS, ROWS], gl.float32, mma)
-            fresh = warpgroup_mma(w_high.index(chunk), rest, fresh, use_acc=False, is_async=True)
-            fresh = warpgroup_mma(w_low.index(chunk), arrived, fresh, is_async=True)
-            fresh = warpgroup_mma(w_high.index(chunk), arrived, fresh, is_async=True)
-            total += warpgroup_mma_wait(0, deps=[fresh])
+        ahead = block + STAGES - 1
+        wanted = exists & (ahead < K_BLOCKS)
+        copy_block(
+            high, low, ahead % STAGES, high_src_ptr + ahead * BLOCK_K, low_src_ptr + ahead * BLOCK_K, wanted, PRECISE
+        )
+        arrived = high.index(block % STAGES).permute((1, 0))
+        if PRECISE:  # a matrix unit cuts its sums off rather than rounding them, so these start from zero each time
+            rest = low.index(block % STAGES).permute((1, 0))
+            product = gl.zeros([UNITS, ROWS], gl.float32, mma)
+            product = warpgroup_mma(w_high.index(block), rest, product, use_acc=False, is_async=True)
+            product = warpgroup_mma(w_low.index(block), arrived, product, is_async=True)
+            product = warpgroup_mma(w_high.index(block), arrived, product, is_async=True)
+            total += warpgroup_mma_wait(0, deps=[product])
         else:
-            total = warpgroup_mma(w_high.index(chunk), arrived, total, is_async=True)
+            total = warpgroup_mma(w_high.index(block), arrived, total, is_async=True)
             total = warpgroup_mma_wait(0, deps=[total])
     async_copy.wait_group(0)
     barrier()
@@ -91,58 +92,65 @@ def product_of_halves(from_high, from_low, row_of, count, w_high, w_low, high, l
 
 
 @gluon.jit
-def fetch_row(saved, dy, t, n, u, mine, saved_of, dy_of):
-    """What step t of the forward direction reads for row n; see `fetch`."""
-    i, f, g, o, tanhc, c = saved
-    return fetch(i, f, g, o, tanhc, c, dy, t, t - 1, t == 0, n * saved_of[1] + u * saved_of[2],
-                 n * dy_of[1] + u * dy_of[3], mine, saved_of[0], dy_of[0])  # fmt: skip
+def load_row(saved, dy_ptr, t, n, u, inside, saved_strides, dy_strides):
+    """What step t of the forward direction reads for row n; see `load_step`."""
+    i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr = saved
+    return load_step(
+        i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr, dy_ptr, t, t - 1, t == 0,
+        n * saved_strides[1] + u * saved_strides[2], n * dy_strides[1] + u * dy_strides[3], inside, saved_strides[0],
+        dy_strides[0],
+    )  # fmt: skip
 
 
 @gluon.jit
-def gathered(partial, own, u, mine, row_peak, w_peak, H: gl.constexpr, ROWS: gl.constexpr, PARTS: gl.constexpr):
-    """The products of a row, added up: the dh that it passes to the step before."""
-    at = partial + own * H + u
-    total = gl.load(at, mask=mine, other=0.0, cache_modifier=".cg")
-    for k in gl.static_range(1, PARTS):
-        total += gl.load(at + k * (ROWS * H), mask=mine, other=0.0, cache_modifier=".cg")
-    return unscaled(unscaled(total, row_peak), w_peak)
+def sum_products(
+    partial_ptr, own, u, inside, row_amax, w_hh_amax, H: gl.constexpr, ROWS: gl.constexpr, SPLIT_K: gl.constexpr
+):
+    """The products of a row, added up: the dh of the step before."""
+    at = partial_ptr + own * H + u
+    total = gl.load(at, mask=inside, other=0.0, cache_modifier=".cg")
+    for k in gl.static_range(1, SPLIT_K):
+        total += gl.load(at + k * (ROWS * H), mask=inside, other=0.0, cache_modifier=".cg")
+    return unscaled(unscaled(total, row_amax), w_hh_amax)
 
 
 @gluon.jit
-def pass_on(gradient, dc, ahead, start, start_of, sizes, delta_high, delta_low, peaks, now, row_of, t, n, u, exists,
-            H: gl.constexpr, PRECISE: gl.constexpr):  # fmt: skip
-    """The gate gradients of a row at step t, passed on in halves: they, the new dc and the row's largest magnitude."""
-    mine = (u < H) & exists
-    s_i, s_f, s_g, s_o, s_tanhc, s_c, y = ahead
+def publish_row(
+    dh, dc, loaded, c_init_ptr, c_init_strides, batch_sizes_ptr, delta_high_ptr, delta_low_ptr, row_amax_ptr,
+    step_offset, row_stride, t, n, u, exists, H: gl.constexpr, PRECISE: gl.constexpr,
+):  # fmt: skip
+    """Publish the gate gradients of a row at step t, split; returns them, the new dc and the row's amax."""
+    inside = (u < H) & exists
+    i, f, g, o, tanhc, c_prev, dy = loaded
     if t == 0:
-        s_c = gl.load(start + n * start_of[1] + u * start_of[2], mask=mine, other=0.0)
-    di, df, dg, do, dc_new = gate_gradients(gradient + y, dc, s_i, s_f, s_g, s_o, s_tanhc, s_c)
-    if sizes is not None:
-        valid = gl.load(sizes + t) > n
-        di, df, dg, do, dc_new = only(valid, di, df, dg, do, dc_new, dc)
-    most = gl.maximum(gl.maximum(magnitude(di), magnitude(df)), gl.maximum(magnitude(dg), magnitude(do)))
-    largest = gl.maximum(gl.max(gl.where(mine, most, 0), axis=0), LEAST_PEAK)
-    at = now + n * row_of
-    put_halves(delta_high, delta_low, at + u, scaled(di, largest), mine, PRECISE)
-    put_halves(delta_high, delta_low, at + H + u, scaled(df, largest), mine, PRECISE)
-    put_halves(delta_high, delta_low, at + 2 * H + u, scaled(dg, largest), mine, PRECISE)
-    put_halves(delta_high, delta_low, at + 3 * H + u, scaled(do, largest), mine, PRECISE)
-    gl.store(peaks + at // (4 * H), largest, mask=exists)
+        c_prev = gl.load(c_init_ptr + n * c_init_strides[1] + u * c_init_strides[2], mask=inside, other=0.0)
+    di, df, dg, do, dc_new = gate_gradients(dh + dy, dc, i, f, g, o, tanhc, c_prev)
+    if batch_sizes_ptr is not None:
+        valid = gl.load(batch_sizes_ptr + t) > n
+        di, df, dg, do, dc_new = mask_gradients(valid, di, df, dg, do, dc_new, dc)
+    magnitudes = gl.maximum(gl.maximum(magnitude(di), magnitude(df)), gl.maximum(magnitude(dg), magnitude(do)))
+    row_amax = gl.maximum(gl.max(gl.where(inside, magnitudes, 0), axis=0), LEAST_AMAX)
+    row_offset = step_offset + n * row_stride
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + u, scaled(di, row_amax), inside, PRECISE)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + H + u, scaled(df, row_amax), inside, PRECISE)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + 2 * H + u, scaled(dg, row_amax), inside, PRECISE)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + 3 * H + u, scaled(do, row_amax), inside, PRECISE)
+    gl.store(row_amax_ptr + row_offset // (4 * H), row_amax, mask=exists)
     return (
-        gl.where(mine, di, 0.0),
-        gl.where(mine, df, 0.0),
-        gl.where(mine, dg, 0.0),
-        gl.where(mine, do, 0.0),
+        gl.where(inside, di, 0.0),
+        gl.where(inside, df, 0.0),
+        gl.where(inside, dg, 0.0),
+        gl.where(inside, do, 0.0),
         dc_new,
-        largest,
+        row_amax,
     )
 
 
 @gluon.jit
-def set_aside(to_sums, sum_i, sum_f, sum_g, sum_o, s, T, mask, H: gl.constexpr):
-    """Every so many steps, and after the last: add the sums to those before, and begin anew."""
-    if (s % SUMMED == SUMMED - 1) | (s == T - 1):
-        add_four(to_sums, sum_i, sum_f, sum_g, sum_o, mask, s >= SUMMED, H)
+def flush_sums(sums_ptr, sum_i, sum_f, sum_g, sum_o, s, T, mask, H: gl.constexpr):
+    """Every STEPS_PER_SUM steps, and after the last: add the sums to those before, and start from zero."""
+    if (s % STEPS_PER_SUM == STEPS_PER_SUM - 1) | (s == T - 1):
+        add_gates(sums_ptr, sum_i, sum_f, sum_g, sum_o, mask, s >= STEPS_PER_SUM, H)
         sum_i = gl.zeros_like(sum_i)
         sum_f = gl.zeros_like(sum_f)
         sum_g = gl.zeros_like(sum_g)
@@ -151,9 +159,9 @@ def set_aside(to_sums, sum_i, sum_f, sum_g, sum_o, s, T, mask, H: gl.constexpr):
 
 
 @gluon.jit
-def put_halves(high, low, at, x, mine, PRECISE: gl.constexpr):
-    """Both halves of x, or the high one alone."""
-    leading = x.to(gl.float16)
-    gl.store(high + at, leading, mask=mine)
+def store_split(high_ptr, low_ptr, offset, x, inside, PRECISE: gl.constexpr):
+    """Both parts of x, or the high one alone."""
+    high = x.to(gl.float16)
+    gl.store(high_ptr + offset, high, mask=inside)
     if PRECISE:
-        gl.store(low + at, (x - leading.to(gl.float32)).to(gl.float16), mask=mine)
+        gl.store(low_ptr + offset, (x - high.to(gl.float32)).to(gl.float16), mask=inside)
