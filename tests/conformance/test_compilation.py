@@ -17,8 +17,8 @@ from gpu_calls import calls
 PROGRAM = Path(__file__).with_name("compiled.py")
 SPECIAL = (
     "lstm_backward partial_sums torch.float16",
-    "lstm_backward wide torch.float32",
-    "lstm_backward relay torch.float32",
+    "lstm_backward by_warpgroups torch.float32",
+    "lstm_backward row_owners torch.float32",
     "lstm_backward a_launch_a_step torch.float16",
     "lstm shared_and_registers torch.float32",
     "lstm many_rows torch.float16",
