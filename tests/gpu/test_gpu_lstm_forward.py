@@ -54,7 +54,7 @@ def test_batch_first_and_inference(rows, hidden, dtype, train, cuda):
 
 
 @pytest.mark.parametrize("features", [512, 1024, 1000, 257])
-def test_deep_float32_products_are_taken_apart(features, cuda):
+def test_deep_float32_products_are_split(features, cuda):
     check(problem(12, 64, 512, F32, features, directions=1 + features % 2))
 
 

@@ -19,6 +19,7 @@ from .persistent.forward import PersistentForwardRecurrence
 from .persistent.forward_cut import PersistentForward
 from .row_owner.backward import RowOwnerRecurrence
 from .row_owner.cut import RowOwner
+from .warp_specialised.backward import WarpSpecialisedBackwardRecurrence
 from .warp_specialised.cut import WarpSpecialisedBackward, WarpSpecialisedForward
 from .warp_specialised.forward import WarpSpecialisedForwardRecurrence
 
@@ -35,7 +36,8 @@ def backward(
     way = choice.way
     if isinstance(way, RowOwner | WarpSpecialisedBackward):
         assert split is not None
-        return RowOwnerRecurrence(problem, choice, way, scratch, w_hh, split)
+        kind = RowOwnerRecurrence if isinstance(way, RowOwner) else WarpSpecialisedBackwardRecurrence
+        return kind(problem, choice, way, scratch, w_hh, split)
     assert delta is not None
     if isinstance(way, PersistentBackward):
         return PersistentBackwardRecurrence(problem, choice, way, scratch, w_hh, delta)

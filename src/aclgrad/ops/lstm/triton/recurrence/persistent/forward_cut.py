@@ -23,9 +23,9 @@ TILE_K, WARPGROUP_HIDDEN = 64, 256
 class PersistentForward:
     """A program has `row_blocks` blocks of `rows` and a slice of `units`; `unit_warps` of its warps share the units.
 
-    A warp has `k_blocks` blocks of `block_k` terms of the depth. `kept` and `low_kept` of these are in registers, of
-    the high and the low part, the others in shared memory; if they are negative, all are read at every step. With
-    `stages`, warpgroups multiply and all weights are in shared memory.
+    A warp has `k_blocks` blocks of `block_k` terms of the depth, of operands in `split` parts. `kept` and `low_kept` of
+    these are in registers, of the high and the low part, the others in shared memory; if they are negative, all are
+    read at every step. With `stages`, warpgroups multiply and all weights are in shared memory.
     """
 
     rows: int
@@ -37,6 +37,7 @@ class PersistentForward:
     warps: int
     kept: int
     low_kept: int
+    split: int
     stages: int = 0
 
     name = "persistent grid"
@@ -59,10 +60,10 @@ class PersistentForward:
             weights = "weights in shared memory for warpgroups"
         elif self.kept < 0:
             weights = "weights read at every step"
-        elif self.kept < self.k_blocks:
-            weights = "weights in registers and shared memory" if self.kept else "weights in shared memory"
-        else:
+        elif self.kept + self.low_kept == self.split * self.k_blocks:
             weights = "weights in registers"
+        else:
+            weights = "weights in registers and shared memory" if self.kept else "weights in shared memory"
         return f"{self.name}, {self.rows * self.row_blocks} rows × {self.units} units, {weights}"
 
 
@@ -113,7 +114,7 @@ def _by_warps(
         kept, low_kept = -1, -1
         if split * units * rows > 512:
             return None  # its registers would spill
-    return PersistentForward(rows, row_blocks, units, unit_warps, block_k, k_blocks, warps, kept, low_kept)
+    return PersistentForward(rows, row_blocks, units, unit_warps, block_k, k_blocks, warps, kept, low_kept, split)
 
 
 def weight_block(k_warps: int, block_k: int, units: int) -> int:
@@ -136,4 +137,4 @@ def _by_warpgroups(
     stages = min(6, (shared - gates * dims.H * 2 - gates * rows * 4) // (rows * TILE_K * 2))
     if stages < 4 or units * rows * row_blocks > 4096:
         return None
-    return PersistentForward(rows, row_blocks, units, 1, TILE_K, 1, WARPS, -1, -1, stages)
+    return PersistentForward(rows, row_blocks, units, 1, TILE_K, 1, WARPS, -1, -1, split, stages)

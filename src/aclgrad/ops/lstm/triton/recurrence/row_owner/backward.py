@@ -1,9 +1,6 @@
-"""The gradient's recurrence by row owners, warp-specialised or not: one launch, in split float32."""
+"""The gradient's recurrence by row owners: one launch, in split float32."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -14,12 +11,17 @@ from ...choose import Choice
 from ...fp16_split.split import SplitMatrix, SplitWeights
 from ...operands import Given, NamedBulkKernel, NamedKernel, Operand, clear
 from ...problem import ByPrecision, Problem
-from ..warp_specialised.cut import ROW_SETS, TILE_K, TILE_ROWS, WarpSpecialisedBackward
+from ..warp_specialised.cut import WarpSpecialisedBackward
 from .cut import WARPS, RowOwner
 
 
 class RowOwnerRecurrence:
-    """One launch, cooperative: it fails rather than hangs where the grid cannot be resident."""
+    """One launch, cooperative: it fails rather than hangs where the grid cannot be resident.
+
+    Groups of rows have `row_sets` that have nothing to do with each other.
+    """
+
+    row_sets = 1
 
     def __init__(
         self,
@@ -33,14 +35,15 @@ class RowOwnerRecurrence:
         from ..barrier import COUNTER_WORDS
 
         dims, self._choice, self._w_hh = problem.dims, choice, w_hh
+        self._problem, self._cut, self._delta = problem, cut, delta
         programs, groups, _ = cut.grid(dims)
         self.bias_sums = scratch.tensor((programs * groups, 4 * dims.H), torch.float32)
         self.row_amax = scratch.tensor((dims.T * dims.N,), torch.int32)
         self._weights = SplitWeights(dims.D, dims.H, problem.device, scratch, twice=False)
-        row_sets = groups * (ROW_SETS if isinstance(cut, WarpSpecialisedBackward) else 1)
+        row_sets = groups * self.row_sets
         partial = scratch.tensor((row_sets * cut.rows * cut.split_k * dims.H,), torch.float32)
         self._counters = scratch.tensor((row_sets * 2 * COUNTER_WORDS.value,), torch.int32)
-        operands = (
+        self._operands = (
             Operand.at("delta_high", delta.high),
             Operand.at("w_hh_split", self._weights.parts),
             *problem.given(),
@@ -51,14 +54,18 @@ class RowOwnerRecurrence:
             Operand.at("w_hh_amax", self._weights.amax),
             Operand.at("counters", self._counters),
         )
+        self._kernel = ByPrecision(problem.dtype, self._make)
 
-        def make(precise: bool) -> NamedKernel | NamedBulkKernel:
-            constants = {**cut.constants(dims), "PRECISE": precise}
-            if isinstance(cut, WarpSpecialisedBackward):
-                return _warp_specialised(problem, cut, delta, operands, constants)
-            return _one_after_the_other(problem, cut, operands, constants)
+    def _make(self, precise: bool) -> NamedKernel | NamedBulkKernel:
+        """The kernel for one precision."""
+        from .backward_kernel import row_owner_backward
 
-        self._kernel = ByPrecision(problem.dtype, make)
+        problem, dims = self._problem, self._problem.dims
+        return NamedKernel(
+            row_owner_backward, self._cut.grid(dims), problem.device, self._operands, problem.numbers,
+            {**self._cut.constants(dims), "PRECISE": precise}, num_warps=WARPS, maxnreg=255,
+            launch_cooperative_grid=True,
+        )  # fmt: skip
 
     def __call__(self, workspace: torch.Tensor, given: Given) -> None:
         """Compute; see `Recurrence`."""
@@ -69,35 +76,3 @@ class RowOwnerRecurrence:
     def describe(self) -> str:
         """See `Recurrence`."""
         return self._choice.describe()
-
-
-def _one_after_the_other(
-    problem: Problem, cut: RowOwner, operands: tuple[Operand, ...], constants: Mapping[str, Any]
-) -> NamedKernel:
-    from .backward_kernel import row_owner_backward
-
-    return NamedKernel(
-        row_owner_backward, cut.grid(problem.dims), problem.device, operands, problem.numbers, constants,
-        num_warps=WARPS, maxnreg=255, launch_cooperative_grid=True,
-    )  # fmt: skip
-
-
-def _warp_specialised(
-    problem: Problem,
-    cut: WarpSpecialisedBackward,
-    delta: SplitMatrix,
-    operands: tuple[Operand, ...],
-    constants: Mapping[str, Any],
-) -> NamedBulkKernel:
-    """Gate gradients are copied from matrices with a row for one sequence at a step or, batch-major, at all steps."""
-    from aclgrad.gpu.hopper import Block
-
-    from ..warp_specialised.backward_kernel import START_REGISTERS, warp_specialised_backward
-
-    dims, (_, width) = problem.dims, problem.strides["delta"]
-    matrix = Block((dims.T * dims.N * 4 * dims.H // width, width), width, (TILE_ROWS, TILE_K), torch.float16)
-    return NamedBulkKernel(
-        warp_specialised_backward, cut.grid(dims), problem.device,
-        {"delta_high": (matrix, delta.high), "delta_low": (matrix, delta.low)}, operands, problem.numbers, constants,
-        num_warps=4, maxnreg=START_REGISTERS, launch_cooperative_grid=True,
-    )  # fmt: skip
