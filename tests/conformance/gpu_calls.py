@@ -22,8 +22,8 @@ from aclgrad.testing.layouts import apply
 BACKWARD_SIZES = {
     "registers": (6, 64, 512),
     "partial_sums": (9, 64, 1024),
-    "wide": (4, 256, 1024),
-    "wide_with_a_tail": (4, 150, 1024),
+    "by_warpgroups": (4, 256, 1024),
+    "by_warpgroups_with_a_tail": (4, 150, 1024),
     "a_launch_a_step": (4, 600, 1024),
     "partial_sums_of_an_odd_size": (5, 64, 1000),
     "from_memory": (4, 32, 2048),
@@ -36,13 +36,13 @@ BACKWARD_SIZES = {
 """Steps, rows and units of an LSTM's backward pass, by the way it runs on an H200."""
 
 FLOAT32_SIZES = {
-    "relay": (5, 128, 1024),
-    "relay_with_a_tail": (6, 100, 1024),
-    "streams_of_two_rows_each": (4, 300, 1024),
-    "streams_in_four_groups": (4, 1000, 512),
-    "streams_of_an_odd_depth": (4, 256, 896),
+    "row_owners": (5, 128, 1024),
+    "row_owners_with_a_tail": (6, 100, 1024),
+    "warp_specialised_with_two_rows_each": (4, 300, 1024),
+    "warp_specialised_in_four_groups": (4, 1000, 512),
+    "warp_specialised_of_an_odd_depth": (4, 256, 896),
 }
-"""The same where float32 has ways of its own. The wide sizes are streams then, too."""
+"""The same where float32 has ways of its own. Those by warpgroups are warp-specialised then, too."""
 
 FORWARD_SIZES = {
     "registers": (6, 64, 512),

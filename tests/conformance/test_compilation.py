@@ -17,8 +17,8 @@ from gpu_calls import calls
 PROGRAM = Path(__file__).with_name("compiled.py")
 SPECIAL = (
     "lstm_backward partial_sums torch.float16",
-    "lstm_backward wide torch.float32",
-    "lstm_backward relay torch.float32",
+    "lstm_backward by_warpgroups torch.float32",
+    "lstm_backward row_owners torch.float32",
     "lstm_backward a_launch_a_step torch.float16",
     "lstm shared_and_registers torch.float32",
     "lstm many_rows torch.float16",
@@ -27,9 +27,9 @@ SPECIAL = (
     "gradient of 33008 torch.bfloat16",
     "loss and gradients torch.bfloat16",
 )
-PLAIN = {"advance", "_cell", "_line", "_moments", "probabilities", "row_statistics"}
-GLUON = {"recur", "recur_forward"}
-HOPPER = {"relay", "relay_in_streams", "recur_in_pairs", "multiply_halves"}
+PLAIN = {"step_backward", "step_forward", "_cell", "_line", "_moments", "probabilities", "row_statistics"}
+GLUON = {"persistent_backward", "persistent_forward"}
+HOPPER = {"row_owner_backward", "warp_specialised_backward", "warp_specialised_forward", "split_product"}
 HOPPER |= {"logits_and_statistics", "fused_probabilities", "weight_grad_beside_p"}
 """Some functions that every GPU runs, all that it takes Gluon for, and those that it takes a Hopper for."""
 

@@ -33,7 +33,7 @@ def test_the_ways_of_float32_are_accurate_and_repeat_their_bits(name, cuda):
 
 
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
-def test_lengths_differ_over_several_teams(dtype, cuda):
+def test_lengths_differ_over_several_groups(dtype, cuda):
     check(problem(9, 40, 256, dtype, layers=2, directions=2, lengths=[9] * 10 + [6] * 20 + [1] * 10))
 
 
@@ -42,7 +42,7 @@ def test_lengths_differ_over_several_teams(dtype, cuda):
     [{"lengths": [9] * 30 + [4] * 30 + [1] * 10}, {"batch_first": True, "layers": 2}, {"bias": False}],
     ids=str,
 )
-def test_a_relay_takes_every_layout(options, cuda):
+def test_row_owners_take_every_layout(options, cuda):
     check(problem(9, 70, 1024, F32, **options))
 
 
@@ -56,7 +56,7 @@ def test_a_relay_takes_every_layout(options, cuda):
     ],
     ids=str,
 )
-def test_streams_take_every_layout(size, options, cuda):
+def test_warp_specialised_row_owners_take_every_layout(size, options, cuda):
     check(problem(*size, F32, **options))
 
 
@@ -79,7 +79,7 @@ def test_a_nan_spreads_to_earlier_steps_of_its_row_and_nobody_waits_for_it(rows,
 
 
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
-def test_large_float32_products_are_taken_apart(dtype, cuda):
+def test_large_float32_products_are_split(dtype, cuda):
     check(problem(64, 64, 512, dtype))
 
 

@@ -32,7 +32,7 @@ def test_every_way_to_run_is_accurate_and_repeats_its_bits(name, dtype, cuda):
 @pytest.mark.parametrize("states", [2, None])
 @pytest.mark.parametrize(("tens", "hidden"), [(1, 64), (1, 256), (4, 512)])
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
-def test_lengths_differ_over_several_teams_or_pairs(dtype, tens, hidden, states, cuda):
+def test_lengths_differ_over_several_groups_or_pairs(dtype, tens, hidden, states, cuda):
     lengths = ([9] * 10 + [6] * 20 + [1] * 10) * tens
     lengths.sort(reverse=True)
     check(problem(9, len(lengths), hidden, dtype, layers=2, directions=2, lengths=lengths, states=states))
@@ -54,7 +54,7 @@ def test_batch_first_and_inference(rows, hidden, dtype, train, cuda):
 
 
 @pytest.mark.parametrize("features", [512, 1024, 1000, 257])
-def test_deep_float32_products_are_taken_apart(features, cuda):
+def test_deep_float32_products_are_split(features, cuda):
     check(problem(12, 64, 512, F32, features, directions=1 + features % 2))
 
 

@@ -8,7 +8,9 @@ pytest.importorskip("triton")
 from aclgrad.core.backends import widen
 from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.ops.lstm import cases_lstm, reference, spec, triton_forward_recurrence
+from aclgrad.ops.lstm import cases_lstm, reference, spec
+from aclgrad.ops.lstm.triton import choose
+from aclgrad.ops.lstm.triton.recurrence.per_step import cut
 from aclgrad.testing import assert_within_baseline
 from aclgrad.testing.cases import Case
 
@@ -27,9 +29,10 @@ def check(dtype, *sizes, **options):
 
 
 @pytest.fixture(autouse=True)
-def no_team(monkeypatch):
+def nothing_resident(monkeypatch):
     """Nothing fits the device."""
-    monkeypatch.setattr(triton_forward_recurrence, "best_team", lambda *_: None)
+    monkeypatch.setattr(choose, "persistent_forward", lambda *_: ())
+    monkeypatch.setattr(choose.warp_specialised, "warp_specialised_forward", lambda *_: ())
     spec.lstm._plans.clear()
     yield
     spec.lstm._plans.clear()
@@ -40,7 +43,7 @@ def no_team(monkeypatch):
 @pytest.mark.parametrize("library", [True, False], ids=["library", "own"])
 def test_products_of_the_library_and_of_the_kernel(library, dtype, monkeypatch):
     rows = 2 if library else 1000
-    monkeypatch.setattr(triton_forward_recurrence, "LIBRARY_ROWS", {1: rows, 2: rows})
+    monkeypatch.setattr(cut, "FORWARD_LIBRARY_ROWS", {1: rows, 2: rows})
     check(dtype, 4, 3, 5, 20, directions=2)
     check(dtype, 5, 4, 3, 9, layers=2, directions=2, lengths=(5, 3, 3, 1))
 
@@ -53,7 +56,7 @@ def test_sums_of_a_step_that_begin_anew(dtype, hidden):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("batch_first", [True, False])
-def test_deep_products_are_taken_apart(batch_first):
+def test_deep_products_are_split(batch_first):
     check(F32, 3, 5, 300, 32, layers=2, directions=2, batch_first=batch_first)
     check(F32, 4, 64, 256, 64)  # both operands of the product have the same shape
 

@@ -34,6 +34,7 @@ KNOWN = (3, 6) <= VERSION <= (3, 9)
 Grid = tuple[int, int, int]
 Number: TypeAlias = "float | tuple[float, ...]"
 Pointer: TypeAlias = "torch.Tensor | int | None"
+Dtype: TypeAlias = "torch.dtype | int | None"
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -58,7 +59,7 @@ class Kernel:
         function: Any,
         grid: Sequence[int],
         device: torch.device,
-        dtypes: Sequence[torch.dtype | None],
+        dtypes: Sequence[Dtype],
         numbers: Sequence[Number] = (),
         constants: Mapping[str, Any] | None = None,
         **options: Any,
@@ -90,11 +91,14 @@ class Kernel:
         run(*addresses)
 
     def fixed(self, *pointers: Pointer) -> Callable[[Any], None]:
-        """The launch as a function of the last pointer alone, an aligned address or, if interpreted, a tensor."""
+        """The launch as a function of a number behind the pointers, which the function must not specialise on.
+
+        Among the dtypes it is 0.
+        """
         if self._run is None:
             return partial(self, *pointers)
         addresses, aligned = addresses_of(pointers)
-        return partial(self._run if aligned else self, *addresses)
+        return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
     def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
         """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
@@ -155,17 +159,17 @@ def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:
 class Misaligned:
     """What Triton takes for a tensor whose address is odd."""
 
-    dtype: torch.dtype | None
+    dtype: Dtype
 
     def data_ptr(self) -> int:
         """An address of no alignment."""
         return 1
 
 
-StandIn: TypeAlias = "torch.dtype | Misaligned | None"
+StandIn: TypeAlias = "Dtype | Misaligned"
 
 
-def stand_ins(dtypes: Sequence[torch.dtype | None], addresses: Sequence[int]) -> tuple[StandIn, ...]:
+def stand_ins(dtypes: Sequence[Dtype], addresses: Sequence[int]) -> tuple[StandIn, ...]:
     """What `compiled` takes for pointers of these dtypes that lie at these addresses."""
     pairs = zip(dtypes, addresses, strict=True)
     return tuple([dtype if address % ALIGNED == 0 else Misaligned(dtype) for dtype, address in pairs])

@@ -1,13 +1,14 @@
 """The LSTM and its gradient on NVIDIA GPUs: a launch a layer for the recurrence, large products for the rest.
 
-Phase one decides how each layer's recurrence runs (`triton_forward_recurrence`, `triton_recurrence`) and lays out the
-workspace (`triton_forward`, `triton_layer`).
+Phase one decides how each layer's recurrence runs (`triton/choose.py`) and lays out the workspace
+(`triton/layer_forward.py`, `triton/layer_backward.py`). `triton/README.md` is the map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -15,69 +16,87 @@ import torch
 from ...core.backends import Launch
 from ...core.memory import Piece, Scratch
 from ...core.spec import Call
-from .triton_forward import HX, HY, ForwardLayer, ForwardRoom
-from .triton_forward import SIZES as FORWARD_SIZES
-from .triton_layer import SIZES, Layer
-from .triton_room import Room
-
-LayerCall = Callable[[Sequence[Any], Sequence[Any], torch.Tensor], None]
+from .triton.layer_backward import BackwardLayer
+from .triton.layer_forward import ForwardLayer
+from .triton.workspace import BackwardWorkspace, ForwardWorkspace
 
 
 @dataclass(frozen=True)
 class LayersLaunch:
-    """Phase two: all layers, in this order."""
+    """Phase two: all layers, in the order in which they run."""
 
     workspace: int
-    layers: tuple[LayerCall, ...]
-    sizes_at: int  # the place of batch_sizes among the arguments
-    sizes: Piece | None  # for batch_sizes that do not lie one after another
+    layers: tuple[ForwardLayer, ...] | tuple[BackwardLayer, ...]
+    names: tuple[str, ...]  # of all arguments and outputs, in the contract's order
+    batch_sizes: Piece | None  # for batch_sizes that do not lie one after another
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
-        room = args[0].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
-        if self.sizes is not None:
-            at = self.sizes_at
-            args = (*args[:at], self.sizes.view(room).copy_(args[at]), *args[at + 1 :])
+        given = dict(zip(self.names, (*args, *outs), strict=True))
+        memory = given["input"].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
+        if self.batch_sizes is not None:
+            given["batch_sizes"] = self.batch_sizes.view(memory).copy_(given["batch_sizes"])
         for layer in self.layers:
-            layer(args, outs, room)
+            layer(given, memory)
+
+    def describe(self) -> str:
+        """A line for each layer, counted from 0; neighbours that run alike share one."""
+        lines, first = [], 0
+        described = sorted((layer.layer, layer.describe()) for layer in self.layers)
+        for text, alike in groupby(text for _, text in described):
+            last = first + len(list(alike)) - 1
+            lines.append(f"layer {first}: {text}" if first == last else f"layers {first} to {last}: {text}")
+            first = last + 1
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class NoSteps:
     """Phase two where there is nothing to compute: the last states are the initial ones."""
 
+    names: tuple[str, ...]
     workspace = 0
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Write the states; everything else is empty."""
-        for k, state in enumerate(outs[HY : HY + 2]):
-            state.copy_(args[HX][k]) if args[HX] else state.zero_()
+        given = dict(zip(self.names, (*args, *outs), strict=True))
+        for k, state in enumerate((given["hy"], given["cy"])):
+            state.copy_(given["hx"][k]) if given["hx"] else state.zero_()
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to compute: the last states are the initial ones"
 
 
 def lstm(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""
     dims = call.dims
     if not (dims.T and dims.N and dims.H):
-        return NoSteps()
+        return NoSteps(_names(call))
     scratch = Scratch()
-    room = ForwardRoom(call, scratch)
-    layers = tuple(ForwardLayer(call, layer, room) for layer in range(dims.L))
-    sizes = _lined_up(call, scratch)
-    return LayersLaunch(scratch.size, layers, FORWARD_SIZES, sizes)
+    space = ForwardWorkspace(call, scratch)
+    layers = tuple(ForwardLayer(call, layer, space) for layer in range(dims.L))
+    batch_sizes = _contiguous_sizes(call, scratch)
+    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes)
 
 
 def lstm_backward(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""
     scratch = Scratch()
-    room = Room(call, scratch)
-    layers = tuple(Layer(call, layer, room) for layer in reversed(range(call.dims.L)))
-    sizes = _lined_up(call, scratch)
-    return LayersLaunch(scratch.size, layers, SIZES, sizes)
+    space = BackwardWorkspace(call, scratch)
+    layers = tuple(BackwardLayer(call, layer, space) for layer in reversed(range(call.dims.L)))
+    batch_sizes = _contiguous_sizes(call, scratch)
+    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes)
 
 
-def _lined_up(call: Call, scratch: Scratch) -> Piece | None:
-    """Room for batch_sizes if they do not lie one after another."""
+def _names(call: Call) -> tuple[str, ...]:
+    """Of all arguments and outputs, in the contract's order."""
+    return (*(arg.name for arg in call.spec.args), *call.spec.out_names)
+
+
+def _contiguous_sizes(call: Call, scratch: Scratch) -> Piece | None:
+    """Memory for batch_sizes if they do not lie one after another."""
     sizes = call["batch_sizes"]
     return None if sizes is None or sizes.strides == (1,) else scratch.tensor(sizes.shape, torch.int64)

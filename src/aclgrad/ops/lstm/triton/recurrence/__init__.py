@@ -1,0 +1,1 @@
+"""The ways to run the steps of a layer, a folder each."""

@@ -1,0 +1,1 @@
+"""One launch for all steps: a persistent grid whose programs exchange what a step leaves."""
