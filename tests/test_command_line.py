@@ -115,7 +115,7 @@ def test_an_operator_goes_by_its_names_in_either_language_and_case(call, operato
 def test_backends_and_devices_are_refused_before_anything_runs(call, monkeypatch):
     monkeypatch.setattr(MODULE, "report", lambda *_, **__: pytest.fail("it runs"))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("aclgrad.core.backends._interpreting", lambda: False)
+    monkeypatch.setattr("aclgrad.gpu.backend.interpreting", lambda: False)
     monkeypatch.setattr(lookup("lstm"), "_plans", {})  # made while Triton interprets
     for words, told in (
         (("verify", "--backend", "nosuch"), "--backend: 'nosuch' is no backend, expected cpu or triton or reference"),
