@@ -22,7 +22,7 @@ from ...testing.cases import (
     Invalid,
     Suite,
 )
-from . import cases_forward
+from . import cases_forward, cases_training
 from .reference import pack_bits as pack_bits
 
 DTYPES = (BF16, F16, F32, F64)
@@ -137,4 +137,8 @@ INVALID = (
 )  # fmt: skip
 
 
-SUITES = {"linear_cross_entropy_backward": Suite(CASES, INVALID), **cases_forward.SUITES}
+SUITES = {
+    "linear_cross_entropy_backward": Suite(CASES, INVALID),
+    **cases_forward.SUITES,
+    **cases_training.SUITES,
+}

@@ -30,6 +30,7 @@ from .cpu_plan import BLOCK_PARTS, Plan, make_plan
 from .cpu_statistics import Nothing, OnlineMaxSum
 from .cpu_statistics_plan import Kept
 from .empty import NoTokens, Zeros
+from .gaps import WithoutGaps, has_gaps
 from .training import STATISTICS
 
 
@@ -222,7 +223,9 @@ class TokenGradients:
 
 def loss_and_gradients(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""
-    return LossAndGradients(call) if call.dims.BT else NoTokens(call)
+    if not call.dims.BT:
+        return NoTokens(call)
+    return WithoutGaps(LossAndGradients, call) if has_gaps(call) else LossAndGradients(call)
 
 
 def token_losses(call: Call) -> Launch:

@@ -173,6 +173,11 @@ def loss_and_gradients(
     return losses.sum() / count, input_grad, weight_grad
 
 
+def scale_(x: Tensor, factor: Tensor) -> Tensor:
+    """The new value of x."""
+    return x * factor
+
+
 def owned_targets(target_mask: Tensor, masked_target: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """(token, row) of every target inside this shard; what the mask hides or lies out of range is left out."""
     elsewhere = target_mask if target_mask.dtype == torch.bool else unpack_bits(target_mask)[: len(masked_target)]

@@ -9,12 +9,12 @@ import torch
 import triton.language as tl
 
 from ...core.backends import Launch
-from ...core.errors import Unsupported
 from ...core.spec import Call
 from ...gpu.launch import Kernel, jit
 from .triton_plan import ceil_div
 
 LINE = 4096
+SHORT_LINE = 1024  # of a row with gaps
 PROGRAMS = 2048  # enough to fill any GPU; each takes one line after the other
 
 
@@ -31,6 +31,21 @@ def scaled(x, factor, count, LINE: tl.constexpr, PROGRAMS: tl.constexpr):  # typ
             start += PROGRAMS * LINE
 
 
+@jit
+def scaled_row(x, factor, columns, row_stride, column_stride, LINE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A row, with gaps between its elements or around it."""
+    by = tl.load(factor).to(tl.float32)
+    if by != 1.0:
+        row = tl.program_id(0).to(tl.int64)
+        start = row * 0
+        while start < columns:
+            at = start + tl.arange(0, LINE)
+            place = x + row * row_stride + at * column_stride
+            values = tl.load(place, at < columns).to(tl.float32) * by
+            tl.store(place, values.to(x.dtype.element_ty), at < columns)
+            start += LINE
+
+
 class Scale:
     """Phase two of `scale_`."""
 
@@ -38,11 +53,15 @@ class Scale:
 
     def __init__(self, call: Call) -> None:
         x, factor = call["x"], call["factor"]
-        if not x.is_dense():
-            raise Unsupported("scales a tensor without gaps")
-        programs = min(PROGRAMS, ceil_div(x.numel, LINE))
-        constants = {"LINE": LINE, "PROGRAMS": programs}
-        self._kernel = Kernel(scaled, (programs,), call.device, [x.dtype, factor.dtype], (x.numel,), constants)
+        dtypes = [x.dtype, factor.dtype]
+        if x.is_dense():
+            programs = min(PROGRAMS, ceil_div(x.numel, LINE))
+            constants = {"LINE": LINE, "PROGRAMS": programs}
+            self._kernel = Kernel(scaled, (programs,), call.device, dtypes, (x.numel,), constants)
+        else:
+            rows, columns = x.shape
+            numbers = (columns, *x.strides)
+            self._kernel = Kernel(scaled_row, (rows,), call.device, dtypes, numbers, {"LINE": SHORT_LINE})
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute; see `Launch`."""
@@ -50,5 +69,5 @@ class Scale:
 
 
 def scale_(call: Call) -> Launch:
-    """A tensor without gaps."""
+    """Any strides."""
     return Scale(call)
