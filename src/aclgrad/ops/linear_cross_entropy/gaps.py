@@ -1,4 +1,4 @@
-"""Phase two into an output with gaps between its elements, for a kernel that uses the output's memory for its own ends."""
+"""Phase two into an output with gaps, for a kernel that keeps something of its own in the output's memory."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def token_gradients(
     logits_max: Tensor,
     sum_exp_logits: Tensor,
     sum_exp_others: Tensor,
-    wants_input_grad: bool = True,  # noqa: ARG001  both are computed, wanted or not
-    wants_weight_grad: bool = True,  # noqa: ARG001
+    wants_input_grad: bool,  # noqa: ARG001  both are computed, wanted or not
+    wants_weight_grad: bool,  # noqa: ARG001
     *,
     rounding: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -154,8 +154,8 @@ def loss_and_gradients(
     target: Tensor,
     ignore_index: int,
     mean: bool,
-    wants_input_grad: bool = True,
-    wants_weight_grad: bool = True,
+    wants_input_grad: bool,
+    wants_weight_grad: bool,
     *,
     rounding: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
