@@ -32,7 +32,7 @@ KNOWN = (3, 6) <= VERSION <= (3, 9)
 """Whether the installed Triton is one whose Gluon our kernels speak, and whose innermost launcher `_launcher` calls."""
 
 Grid = tuple[int, int, int]
-Number: TypeAlias = "float | tuple[float, ...]"
+Number: TypeAlias = "float | tuple[Number, ...] | None"
 Pointer: TypeAlias = "torch.Tensor | int | None"
 Dtype: TypeAlias = "torch.dtype | int | None"
 
@@ -46,12 +46,13 @@ class Kernel:
     """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
 
     A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
-    in the call. `options` are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
+    in the call. A function of any number of pointers takes them `in_a_tuple`. `options` are Triton's, such as
+    `num_warps`. A grid with a 0 in it launches nothing.
     """
 
     __slots__ = (
-        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_misaligned", "_numbers", "_options",
-        "_run",
+        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_in_a_tuple", "_misaligned", "_numbers",
+        "_options", "_run",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class Kernel:
         dtypes: Sequence[Dtype],
         numbers: Sequence[Number] = (),
         constants: Mapping[str, Any] | None = None,
+        in_a_tuple: bool = False,
         **options: Any,
     ) -> None:
         padded = (*grid, 1, 1)
@@ -72,6 +74,7 @@ class Kernel:
         self._dtypes = tuple(dtypes)
         self._numbers = tuple(numbers)
         self._constants = dict(constants or {})
+        self._in_a_tuple = in_a_tuple
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
         self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
@@ -83,7 +86,7 @@ class Kernel:
         run = self._run
         if run is None:
             with np.errstate(all="ignore"):  # the interpreter's numpy would warn of a 1/0 where a GPU does not
-                self._function[self._grid](*pointers, *self._numbers, **self._constants)
+                self._function[self._grid](*self._grouped(pointers), *self._numbers, **self._constants)
             return
         addresses, aligned = addresses_of(pointers)
         if not aligned:
@@ -102,9 +105,14 @@ class Kernel:
 
     def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
         """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
-        arguments = (*pointers, *self._numbers)
+        standing = [Aligned(pointer) if isinstance(pointer, torch.dtype) else pointer for pointer in pointers]
+        arguments = (*self._grouped(standing), *self._numbers)
         kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
-        return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
+        run = _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
+        return (lambda *addresses: run(addresses)) if self._in_a_tuple else run
+
+    def _grouped(self, pointers: Sequence[Any]) -> Sequence[Any]:
+        return (tuple(pointers),) if self._in_a_tuple else pointers
 
     def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
         lying = stand_ins(self._dtypes, addresses)
@@ -164,6 +172,15 @@ class Misaligned:
     def data_ptr(self) -> int:
         """An address of no alignment."""
         return 1
+
+
+@dataclass(frozen=True)
+class Aligned(Misaligned):
+    """What Triton takes for a tensor whose address is aligned; inside a tuple it would not take a dtype for one."""
+
+    def data_ptr(self) -> int:
+        """An address of any alignment."""
+        return 0
 
 
 StandIn: TypeAlias = "Dtype | Misaligned"
