@@ -73,6 +73,7 @@ def _differentiable_update(operator: Operator, known: Composed | None, message: 
         if known is not None and wants_gradient(args):
             return known.formula(*args)
         if wants_gradient([args[k] for k in spec.updated if k < len(args)] if spec.outs else args):
+            operator.describe((*args, *spec.defaults[len(args) :]))  # what else is wrong comes first
             raise Unsupported(message)
         with torch._C._AutoDispatchBelowAutograd():
             results = op(*args)
