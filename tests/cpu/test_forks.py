@@ -76,6 +76,8 @@ def same(results, expected):
 def test_an_operator_runs_in_a_forked_child(operator, teams):
     args = arguments(operator)
     expected = run(operator, args, "cpu")
+    if not teams:
+        pytest.skip("runs on no threads of ours")
     assert max(teams) == 2, "the case should be worth two threads"
     mine = own(operator.spec, args)
 
@@ -158,6 +160,8 @@ def test_a_plan_holds_no_number_of_threads(operator, teams):
             teams.clear()
             torch.set_num_threads(count)
             results.append(run(planning, args, "cpu"))
+            if not teams:
+                pytest.skip("runs on no threads of ours")
             assert max(teams) == count, f"{counts} threads were set in turn"
         same(*results)
 
