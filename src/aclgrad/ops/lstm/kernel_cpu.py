@@ -17,16 +17,16 @@ from ...core.backends import Launch
 from ...core.spec import Call
 from ...cpu import threads as teams
 from ...cpu.threads import TEAM, barrier
-from .cpu_access import computed_dtype, product_for
-from .cpu_ends import finish, prepare, write_params
-from .cpu_forward import step_forward
-from .cpu_forward_ends import begin_forward, finish_forward, prepare_forward
-from .cpu_forward_input import multiply_input, pack_input
-from .cpu_forward_plan import plan_forward_layers
-from .cpu_loop import advance, is_shared, owned, run_at
-from .cpu_plan import plan_layers
-from .cpu_products import chunk_of, multiply_chunk, pack_chunk
-from .cpu_table import Layer, Table, sizes_of
+from .cpu.access import computed_dtype, product_for
+from .cpu.ends_backward import finish, prepare, write_params
+from .cpu.ends_forward import begin_forward, finish_forward, prepare_forward
+from .cpu.places_backward import plan_layers
+from .cpu.places_forward import plan_forward_layers
+from .cpu.products_backward import chunk_of, multiply_chunk, pack_chunk
+from .cpu.products_forward import multiply_input, pack_input
+from .cpu.recurrence_backward import advance, is_shared, owned, run_at
+from .cpu.recurrence_forward import step_forward
+from .cpu.table import Layer, Table, sizes_of
 
 GRAIN = 100_000  # multiplications worth waking a second thread for
 
