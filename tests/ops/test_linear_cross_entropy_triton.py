@@ -7,7 +7,7 @@ import torch
 
 from aclgrad.core.backends import widen
 from aclgrad.ops.linear_cross_entropy import reference, spec
-from aclgrad.ops.linear_cross_entropy.triton import choose, gradient
+from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.testing import assert_within_baseline, poisoned_memory
 
 pytestmark = pytest.mark.gpu
@@ -47,11 +47,11 @@ def check(args):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks and strips of a few tiles, as if memory were short."""
-    monkeypatch.setattr(choose, "WHOLE", 0)
+    monkeypatch.setattr(choose, "WHOLE_P", 0)
     for name in ("P_ALONE", "P_BESIDE_LOGITS", "P_OF_TWO"):
-        monkeypatch.setattr(gradient, name, 1 << 13)
-    for name in ("STRIP", "STRIP_AS_RESERVE"):
-        monkeypatch.setattr(gradient, name, 1 << 17)
+        monkeypatch.setattr(choose, name, 1 << 13)
+    for name in ("LOGITS", "SPARE_LOGITS"):
+        monkeypatch.setattr(choose, name, 1 << 17)
     OPERATOR._plans.clear()
     yield
     OPERATOR._plans.clear()
@@ -62,7 +62,7 @@ def small_chunks(monkeypatch):
 @pytest.mark.parametrize(("tokens", "rows"), [(34, 608), (530, 40)])
 def test_chunks_along_either_side_add_up(small_chunks, tokens, rows, softmax, dtype):
     plan = check(head(tokens, 40, rows, dtype, softmax=softmax))
-    cut = plan.launch._launch._cut
+    cut = plan.launch._launch._way.cut
     assert len(cut.chunks) == 3
     assert cut.along_vocabulary == (rows > tokens)
 
@@ -95,8 +95,8 @@ def test_memory_is_bounded_and_p_never_whole(dims):
     ]  # fmt: skip
     call, _ = OPERATOR.describe((*meta[:5], 0.0, meta[5], meta[5], None))
     for budget, strip in (
-        (gradient.P_ALONE, gradient.STRIP_AS_RESERVE),
-        (gradient.P_BESIDE_LOGITS, gradient.STRIP),
+        (choose.P_ALONE, choose.SPARE_LOGITS),
+        (choose.P_BESIDE_LOGITS, choose.LOGITS),
     ):
         cut = choose.cut(call, budget)
         held = cut.rows * cut.columns * 2 + choose.strip_rows(cut.rows, cut.columns, strip) * cut.columns * 4

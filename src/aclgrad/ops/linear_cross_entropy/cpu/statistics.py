@@ -30,6 +30,7 @@ from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import TeamWorkspace
 
+from ..empty import Nothing
 from .statistics_plan import LANES, TASKS, Kept, Plan, make_plan
 
 STATISTICS = ("logits_max", "sum_exp_logits", "predicted_logits", "sum_exp_others", "target_mask", "masked_target")
@@ -273,15 +274,6 @@ class OnlineMaxSum:
         assert workspace is not None  # every token has a place there
         tensors = [workspace, *args[:3], *(out for out in outs if out is not None)]
         self._kernel(self._workspace.threads(workspace), *(each.data_ptr() for each in tensors), *self._numbers)
-
-
-class Nothing:
-    """Phase two where there are no tokens."""
-
-    workspace = 0
-
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Write nothing."""
 
 
 def linear_online_max_sum(call: Call) -> Launch:

@@ -26,11 +26,11 @@ from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.gemm import gemm_for
 
 from .. import spec, spec_forward
-from ..empty import NoTokens, Zeros
+from ..empty import Nothing, NoTokens, Zeros
 from ..training import STATISTICS
 from .gradient import Gradient, Operands
 from .gradient_plan import BLOCK_PARTS, Plan, make_plan
-from .statistics import Nothing, OnlineMaxSum
+from .statistics import OnlineMaxSum
 from .statistics_plan import Kept
 
 

@@ -1,9 +1,10 @@
-"""GPU kernel of the gradient. The BT × V matrix p is never held: it is made and used chunk by chunk.
+"""The gradient on a GPU. The BT × V matrix p is never held: it is made and used chunk by chunk.
 
-A chunk of p comes from one product that makes logits and turns them into p (`triton_fused`, on Hopper), or else from
-float32 logits of the vendor's library, or from the softmax, and one elementwise pass. Two products of the library use
-it up: one finishes its share of a gradient, the other adds to the float32 sums of the other gradient. Where a softmax
-is given, Hopper makes the next chunk of p while it computes weight_grad (`triton_overlap`).
+A chunk of p comes from one product that makes logits and turns them into p (`probabilities/hopper_product.py`), or else
+from float32 logits of the vendor's library, or from the softmax, and one pass (`probabilities/elementwise.py`). Two
+products of the library use it up: one finishes its share of a gradient, the other adds to the float32 sums of the other
+gradient. Where a softmax is given, Hopper makes the next chunk of p while it computes weight_grad
+(`probabilities/beside_weight_grad.py`). `choose.gradient_way` decides.
 """
 
 from __future__ import annotations
@@ -20,36 +21,15 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import F32, Call
 
 from ..empty import Zeros
-from .choose import (
-    LEADING,
-    OVERLAP_FEATURES,
-    P_ALONE,
-    P_BESIDE_LOGITS,
-    P_OF_TWO,
-    STRIP,
-    STRIP_AS_RESERVE,
-    aligned,
-    cut,
-    on_hopper,
-    round_up,
-    row_major,
-    strip_rows,
-)
-from .probabilities.elementwise import Probabilities, Tokens, TrainingTokens
-from .products import Gradient, Operand
+from .choose import gradient_way
+from .layout import aligned
+from .probabilities.elementwise import Probabilities
+from .products import Factor, GradientSums
+from .tokens import Tokens, TrainingTokens, of_rows
 
 if TYPE_CHECKING:
     from .probabilities.beside_weight_grad import WeightGradBesideP
-    from .probabilities.hopper_product import FusedProbabilities
-
-
-def _overlaps(call: Call) -> bool:
-    """Whether p of a given softmax is made beside the products, which wants aligned rows everywhere."""
-    softmax, weight_grad = call["softmax"], call["weight_grad"]
-    if softmax is None or weight_grad is None or not on_hopper(call["input"].dtype, call.device):
-        return False
-    aligned = row_major(softmax) and softmax.strides[0] % 16 == 0 and row_major(weight_grad)
-    return aligned and call.dims.H <= OVERLAP_FEATURES and call.dims.BT <= call.dims.V
+    from .probabilities.hopper_product import ProbabilitiesProduct
 
 
 class Gradients:
@@ -57,58 +37,54 @@ class Gradients:
 
     def __init__(self, call: Call, tokens: type[Tokens | TrainingTokens]) -> None:
         scratch = Scratch()
-        dtype, half, recomputes = call["input"].dtype, call["input"].dtype != F32, call["softmax"] is None
-        self._recomputes = recomputes
-        fuses, overlaps = recomputes and on_hopper(dtype, call.device), _overlaps(call)
-        budget = P_OF_TWO if overlaps else P_BESIDE_LOGITS if recomputes and half and not fuses else P_ALONE
-        self._cut = cut(call, budget)
-        rows, columns = self._cut.rows, self._cut.columns
-        leading = round_up(columns, LEADING)
+        self._names = tuple(call.spec.params)
+        self._way = way = gradient_way(call)
+        dtype, chunks = call["input"].dtype, way.cut.chunks
+        rows, columns = way.cut.rows, way.cut.columns
 
         self._tokens = tokens(call, scratch)
-        given = tokens is TrainingTokens
-        self._x = Operand(call["input"], call.dims.BT, scratch)
-        self._w = Operand(call["weight"], columns, scratch)
-        chunks = self._cut.chunks
-        overlaps = overlaps and len(chunks) > 1
-        self._p = [scratch.tensor((rows, leading), dtype) for _ in range(2 if overlaps else 1)]
+        own_p_given = tokens is TrainingTokens
+        self._x = Factor(call["input"], call.dims.BT, scratch)
+        self._w = Factor(call["weight"], columns, scratch)
+        self._p = [scratch.tensor((rows, way.leading), dtype) for _ in range(2 if way.overlaps else 1)]
         logits = None
-        if recomputes:
-            strip = strip_rows(rows, leading, STRIP_AS_RESERVE if fuses else STRIP)
-            logits = scratch.tensor((strip, leading), F32) if half else self._p[0]
-        self._fill = [Probabilities(call, chunk, self._p[0], logits, given) for chunk in chunks]
-        self._fuse = self._plan_fused(call, leading, given) if fuses else []
-        self._beside = self._plan_overlap(call, leading) if overlaps else []
+        if way.recomputes:
+            logits = self._p[0] if dtype == F32 else scratch.tensor((way.strip_rows, way.leading), F32)
+        self._fill = [Probabilities(call, chunk, self._p[0], logits, own_p_given) for chunk in chunks]
+        self._fuse = self._plan_fused(call, own_p_given) if way.fuses else []
+        self._beside = self._plan_overlap(call) if way.overlaps else []
         self._gradients = self._plan_gradients(call, scratch)
         self.workspace = scratch.size
 
-    def _plan_fused(self, call: Call, leading: int, given: bool) -> list[FusedProbabilities]:
-        from .probabilities.hopper_product import FusedProbabilities
+    def _plan_fused(self, call: Call, own_p_given: bool) -> list[ProbabilitiesProduct]:
+        from .probabilities.hopper_product import ProbabilitiesProduct
 
-        strides = (self._x.stride, self._w.stride, leading)
+        strides = (self._x.stride, self._w.stride, self._way.leading)
         dtype, device = call["input"].dtype, call.device
-        return [FusedProbabilities(chunk, call.dims.H, strides, given, dtype, device) for chunk in self._cut.chunks]
-
-    def _plan_overlap(self, call: Call, leading: int) -> list[WeightGradBesideP]:
-        from .probabilities.beside_weight_grad import WeightGradBesideP
-
-        chunks = self._cut.chunks
-        strides = (leading, self._x.stride, call["weight_grad"].strides[0], call["softmax"].strides[0])
         return [
-            WeightGradBesideP(chunk, after, call.dims.H, strides, call["input"].dtype, call.device)
-            for chunk, after in pairwise(chunks)
+            ProbabilitiesProduct(chunk, call.dims.H, strides, own_p_given, dtype, device)
+            for chunk in self._way.cut.chunks
         ]
 
-    def _plan_gradients(self, call: Call, scratch: Scratch) -> list[Gradient | None]:
+    def _plan_overlap(self, call: Call) -> list[WeightGradBesideP]:
+        from .probabilities.beside_weight_grad import WeightGradBesideP
+
+        strides = (self._way.leading, self._x.stride, call["weight_grad"].strides[0], call["softmax"].strides[0])
+        return [
+            WeightGradBesideP(chunk, after, call.dims.H, strides, call["input"].dtype, call.device)
+            for chunk, after in pairwise(self._way.cut.chunks)
+        ]
+
+    def _plan_gradients(self, call: Call, scratch: Scratch) -> list[GradientSums | None]:
         """Along the vocabulary, weight_grad is finished chunk by chunk, input_grad summed over all; else reversed."""
-        chunks, along = self._cut.chunks, self._cut.along_vocabulary
+        chunks, along = self._way.cut.chunks, self._way.cut.along_vocabulary
         heights = (
-            [call.dims.BT] if along else [chunk.t1 - chunk.t0 for chunk in chunks],
-            [chunk.v1 - chunk.v0 for chunk in chunks] if along else [call.dims.V],
+            [call.dims.BT] if along else [chunk.rows for chunk in chunks],
+            [chunk.columns for chunk in chunks] if along else [call.dims.V],
         )
         additions = (len(chunks), 1) if along else (1, len(chunks))
         return [
-            None if call[name] is None else Gradient(call[name], rows, terms, scratch)
+            None if call[name] is None else GradientSums(call[name], rows, terms, scratch)
             for name, rows, terms in zip(("input_grad", "weight_grad"), heights, additions, strict=True)
         ]
 
@@ -116,32 +92,33 @@ class Gradients:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         assert workspace is not None  # every token is gathered there
-        x, weight = args[1:3]
-        softmax: Any = None if self._recomputes else args[-1]
-        tokens = self._tokens(args, workspace)
-        x, buffers = self._x(x, workspace), [piece.view(workspace) for piece in self._p]
+        given = dict(zip(self._names, (*args, *outs), strict=True))
+        weight, input_grad, weight_grad = given["weight"], given["input_grad"], given["weight_grad"]
+        softmax = None if self._way.recomputes else given["softmax"]
+        tokens = self._tokens(args, outs, workspace)
+        x, buffers = self._x(given["input"], workspace), [piece.view(workspace) for piece in self._p]
         fuses = self._fuse and aligned(x, weight)
-        overlaps = self._beside and aligned(x, softmax, outs[1])
-        chunks, along = self._cut.chunks, self._cut.along_vocabulary
+        overlaps = self._beside and softmax is not None and aligned(x, softmax, weight_grad)
+        chunks, along = self._way.cut
         input_gradient, weight_gradient = self._gradients
         for index, (t0, t1, v0, v1) in enumerate(chunks):
             first, final = index == 0, index == len(chunks) - 1
             x_part, w_part = x[t0:t1], self._w(weight[v0:v1], workspace)
             p = buffers[index % len(buffers)][: t1 - t0, : v1 - v0]
-            of_tokens = [each[t0:t1] for each in tokens]
+            chunk_tokens = of_rows(tokens, slice(t0, t1))
             if fuses:
-                self._fuse[index](p, x_part, w_part, of_tokens)
+                self._fuse[index](p, x_part, w_part, chunk_tokens)
             elif first or not overlaps:
-                given = None if softmax is None else softmax[t0:t1, v0:v1]
-                self._fill[index](p, x_part, w_part, given, of_tokens, workspace)
-            if overlaps and not final:
+                of_chunk = None if softmax is None else softmax[t0:t1, v0:v1]
+                self._fill[index](p, x_part, w_part, of_chunk, chunk_tokens, workspace)
+            if overlaps and softmax is not None and not final:
                 next_p = buffers[(index + 1) % 2]
-                self._beside[index](outs[1][v0:v1], p, x_part, softmax[:, v1:], next_p, of_tokens)
+                self._beside[index](weight_grad[v0:v1], p, x_part, softmax[:, v1:], next_p, chunk_tokens)
             elif weight_gradient is not None:
-                out = outs[1][v0:v1]
+                out = weight_grad[v0:v1]
                 weight_gradient(out, p.t(), x_part, workspace, first=along or first, last=along or final)
             if input_gradient is not None:
-                out = outs[0][t0:t1]
+                out = input_grad[t0:t1]
                 input_gradient(out, p, w_part, workspace, first=not along or first, last=not along or final)
 
 

@@ -6,43 +6,45 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import triton
 import triton.language as tl
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.spec import Call
-from aclgrad.gpu.launch import Kernel, jit
+from aclgrad.gpu.launch import jit
+from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
-from .choose import ceil_div
-from .probabilities.elementwise import exponential
-
-LINE = 2048  # columns of the softmax, or tokens, that a program takes
+from .choose import LINE
+from .maths import exponential
 
 
 @jit
 def losses(  # type: ignore[no-untyped-def]
-    sum_exp, predicted, loss, tokens, sum_stride, predicted_stride, loss_stride, BLOCK: tl.constexpr
-):
-    """Loss = log(sum) − predicted."""
+    sum_exp_logits_ptr, predicted_logits_ptr, loss_ptr,
+    tokens, sum_exp_logits_stride, predicted_logits_stride, loss_stride, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Log(sum) − predicted, of `BLOCK` tokens."""
     token = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = token < tokens
-    total = tl.load(sum_exp + token * sum_stride, inside, other=1.0)
-    logit = tl.load(predicted + token * predicted_stride, inside, other=0.0)
-    tl.store(loss + token * loss_stride, tl.log(total) - logit, inside)
+    total = tl.load(sum_exp_logits_ptr + token * sum_exp_logits_stride, inside, other=1.0)
+    logit = tl.load(predicted_logits_ptr + token * predicted_logits_stride, inside, other=0.0)
+    tl.store(loss_ptr + token * loss_stride, tl.log(total) - logit, inside)
 
 
 @jit
 def softmax_of_logits(  # type: ignore[no-untyped-def]
-    logits, logits_max, sum_exp, softmax,
-    columns, logits_row, logits_column, max_stride, sum_stride, softmax_row, softmax_column, BLOCK: tl.constexpr,
+    logits_ptr, logits_max_ptr, sum_exp_logits_ptr, softmax_ptr,
+    columns, logits_row, logits_column, logits_max_stride, sum_exp_logits_stride, softmax_row, softmax_column,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Exp(logit − max) · (1 / sum) for `BLOCK` columns of a token."""
     token = tl.program_id(0).to(tl.int64)
     column = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     inside = column < columns
-    x = tl.load(logits + token * logits_row + column * logits_column, inside, other=0.0).to(tl.float32)
-    e = exponential(x - tl.load(logits_max + token * max_stride), True)
-    e = e * tl.div_rn(1.0, tl.load(sum_exp + token * sum_stride))
-    tl.store(softmax + token * softmax_row + column * softmax_column, e, inside)
+    x = tl.load(logits_ptr + token * logits_row + column * logits_column, inside, other=0.0).to(tl.float32)
+    e = exponential(x - tl.load(logits_max_ptr + token * logits_max_stride), True)
+    e = e * tl.div_rn(1.0, tl.load(sum_exp_logits_ptr + token * sum_exp_logits_stride))
+    tl.store(softmax_ptr + token * softmax_row + column * softmax_column, e, inside)
 
 
 class CrossEntropyWithMaxSum:
@@ -52,30 +54,29 @@ class CrossEntropyWithMaxSum:
 
     def __init__(self, call: Call) -> None:
         tokens, logits, softmax = call.dims.BT, call["vocab_parallel_logits"], call["softmax"]
-        top, total, predicted, loss = (
-            call[name] for name in ("logits_max", "sum_exp_logits", "predicted_logits", "loss")
+        operands, strides = vectors(call, "sum_exp_logits", "predicted_logits", "loss")
+        self._losses = CallKernel(
+            call, losses, (triton.cdiv(tokens, LINE),), operands, {"tokens": tokens, **strides}, {"BLOCK": LINE}
         )
-        vectors = (total, predicted, loss)
-        self._losses = Kernel(
-            losses, (ceil_div(tokens, LINE),), call.device, [meta.dtype for meta in vectors],
-            [tokens, *(meta.strides[0] for meta in vectors)], {"BLOCK": LINE},
-        )  # fmt: skip
         self._softmax = None
         if logits is not None:
             columns = logits.shape[1]
-            strides = (*logits.strides, top.strides[0], total.strides[0], *softmax.strides)
-            self._softmax = Kernel(
-                softmax_of_logits, (tokens, ceil_div(columns, LINE)), call.device,
-                [meta.dtype for meta in (logits, top, total, softmax)], [columns, *strides], {"BLOCK": LINE},
+            statistics, strides = vectors(call, "logits_max", "sum_exp_logits")
+            self._softmax = CallKernel(
+                call, softmax_of_logits, (tokens, triton.cdiv(columns, LINE)),
+                [Operand.of(call, "logits", "vocab_parallel_logits"), *statistics, Operand.of(call, "softmax")],
+                {
+                    "columns": columns, "logits_row": logits.strides[0], "logits_column": logits.strides[1], **strides,
+                    "softmax_row": softmax.strides[0], "softmax_column": softmax.strides[1],
+                },
+                {"BLOCK": LINE},
             )  # fmt: skip
 
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        top, total, predicted, *_, logits = args
-        loss, softmax = outs
-        self._losses(total, predicted, loss)
+        self._losses(args, outs, workspace)
         if self._softmax is not None:
-            self._softmax(logits, top, total, softmax)
+            self._softmax(args, outs, workspace)
 
 
 def cross_entropy_with_max_sum(call: Call) -> Launch:

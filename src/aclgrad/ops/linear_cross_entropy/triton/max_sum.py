@@ -6,38 +6,40 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import triton
 import triton.language as tl
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import I64, Call
-from aclgrad.gpu.launch import Kernel, jit
+from aclgrad.gpu.launch import jit
+from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
-from ..cpu.statistics import Nothing
-from .choose import ceil_div
-from .products import Operand
-from .statistics.compute import STRIP_COLUMNS, Statistics, Tiles
-
-TOKENS = 256  # tokens whose targets a program looks at
+from ..empty import Nothing
+from .choose import BLOCK_TOKENS, STRIP_COLUMNS
+from .products import Factor
+from .statistics.compute import Statistics
+from .statistics.merge import merging
+from .statistics.tiles import TileStatistics
 
 
 @jit
 def place_targets(  # type: ignore[no-untyped-def]
-    target, own, mask, masked_target,
-    tokens, vocabulary, start, end, target_stride, mask_stride, masked_stride, BLOCK: tl.constexpr,
+    target_ptr, target_mask_ptr, masked_target_ptr, own_ptr,
+    tokens, vocabulary, start, end, target_stride, target_mask_stride, masked_target_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Which tokens' targets lie in [start, end), as bits, and where; `own` is -1 for those that `vocabulary` lacks."""
     byte = tl.program_id(0).to(tl.int64) * (BLOCK // 8) + tl.arange(0, BLOCK // 8)
     bit = tl.arange(0, 8)
     token = byte[:, None] * 8 + bit[None, :]
     inside = token < tokens
-    wanted = tl.load(target + token * target_stride, inside, other=0).to(tl.int64)
+    wanted = tl.load(target_ptr + token * target_stride, inside, other=0).to(tl.int64)
     here = inside & (wanted >= start) & (wanted < end)
     row = tl.where(here, wanted - start, 0)
-    tl.store(own + token, tl.where(here & (row < vocabulary), row, -1), inside)
-    tl.store(masked_target + token * masked_stride, row.to(masked_target.dtype.element_ty), inside)
+    tl.store(own_ptr + token, tl.where(here & (row < vocabulary), row, -1), inside)
+    tl.store(masked_target_ptr + token * masked_target_stride, row.to(masked_target_ptr.dtype.element_ty), inside)
     bits = tl.sum(tl.where(here, 0, 1) << bit[None, :], 1)
-    tl.store(mask + byte * mask_stride, bits.to(tl.uint8), byte * 8 < tokens)
+    tl.store(target_mask_ptr + byte * target_mask_stride, bits.to(tl.uint8), byte * 8 < tokens)
 
 
 class LinearOnlineMaxSum:
@@ -46,37 +48,40 @@ class LinearOnlineMaxSum:
     def __init__(self, call: Call) -> None:
         tokens, _, vocabulary, _ = call.dims
         scratch = Scratch()
-        vectors = [call[name] for name in ("target", "target_mask", "masked_target")]
+        self._names = tuple(call.spec.params)
+        targets, strides = vectors(call, "target", "target_mask", "masked_target")
         self._own = scratch.tensor((tokens,), I64)
-        self._place = Kernel(
-            place_targets, (ceil_div(tokens, TOKENS),), call.device,
-            [vectors[0].dtype, I64, *(meta.dtype for meta in vectors[1:])],
-            [
-                tokens, vocabulary, call["vocab_start_index"], call["vocab_end_index"],
-                *(meta.strides[0] for meta in vectors),
-            ],
-            {"BLOCK": TOKENS},
+        self._place = CallKernel(
+            call, place_targets, (triton.cdiv(tokens, BLOCK_TOKENS),), [*targets, Operand.at("own", self._own)],
+            {
+                "tokens": tokens, "vocabulary": vocabulary,
+                "start": call["vocab_start_index"], "end": call["vocab_end_index"], **strides,
+            },
+            {"BLOCK": BLOCK_TOKENS},
         )  # fmt: skip
-        self._x = Operand(call["input"], tokens, scratch)
-        w = Operand(call["weight"], STRIP_COLUMNS, scratch)
-        tiles = Tiles(tokens, vocabulary, scratch)
-        self._statistics = Statistics(
-            tokens, self._x, w, call["weight"], call["vocab_parallel_logits"], tiles, scratch
-        )  # fmt: skip
-        strides = [call[name].strides[0] for name in ("logits_max", "sum_exp_logits", "predicted_logits")]
-        self._merge = tiles.merging(tokens, call["vocab_parallel_logits"], strides, call.device)
+        self._x = Factor(call["input"], tokens, scratch)
+        w = Factor(call["weight"], STRIP_COLUMNS, scratch)
+        tiles = TileStatistics(tokens, vocabulary, scratch)
+        logits = call["vocab_parallel_logits"]
+        self._statistics = Statistics(tokens, self._x, w, call["weight"], logits, tiles, scratch)
+        results = [call[name].strides[0] for name in ("logits_max", "sum_exp_logits", "predicted_logits")]
+        self._merge = merging(tiles, tokens, logits, results, call.device)
         self.workspace = scratch.size
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         assert workspace is not None  # every token has a place there
-        x, weight, target = args[:3]
-        *results, mask, masked_target, logits = outs
-        own = self._own.view(workspace)
-        self._place(target, own, mask, masked_target)
-        views = self._statistics(self._x(x, workspace), weight, logits, own, workspace)
-        self._merge(own, *views, logits, *results)
+        given = dict(zip(self._names, (*args, *outs), strict=True))
+        logits, own = given["vocab_parallel_logits"], self._own.view(workspace)
+        self._place(args, outs, workspace)
+        tiles = self._statistics(self._x(given["input"], workspace), given["weight"], logits, own, workspace)
+        self._merge(
+            {
+                **tiles, "own": own, "logits": logits, "top": given["logits_max"], "total": given["sum_exp_logits"],
+                "predicted": given["predicted_logits"],
+            }
+        )  # fmt: skip
 
 
 def linear_online_max_sum(call: Call) -> Launch:

@@ -9,15 +9,13 @@ import torch
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32
-from aclgrad.gpu.launch import multiprocessors
 from aclgrad.gpu.products import multiply
 
-from .choose import LEADING, TILE, ceil_div, round_up, row_major
+from .choose import writes_output
+from .layout import LEADING, round_up, row_major
 
-LARGE = 0.9  # share of the multiprocessors that have a tile of a product to work on, if it is not cut
 
-
-class Operand:
+class Factor:
     """A matrix that products read: as it lies in memory if its rows are, else packed into the workspace when needed."""
 
     __slots__ = ("_piece", "rows", "stride")
@@ -42,32 +40,21 @@ class Operand:
         return self._piece.view(workspace)[: rows.shape[0], : rows.shape[1]].copy_(rows)
 
 
-class Gradient:
-    """One of the two gradients: where its sums are kept, and how they reach the output.
+class GradientSums:
+    """One of the two gradients: where its sums are kept, in the output or in the workspace (`writes_output`)."""
 
-    The library writes the output itself if that takes one addition only, or nothing is lost by more because the output
-    is float32, or there is no room for sums. Small products are excepted: the library may cut their sums and round the
-    parts.
-    """
-
-    __slots__ = ("_kept", "_sums")
+    __slots__ = ("_rows", "_sums")
 
     def __init__(
-        self, meta: Meta, heights: Sequence[int], additions: int, scratch: Scratch, *, room: int | None = None
+        self, meta: Meta, heights: Sequence[int], additions: int, scratch: Scratch, *, most_bytes: int | None = None
     ) -> None:
         """`heights` are the rows that are summed at a time, `additions` how many terms each of them has.
 
-        `room` is how many bytes the sums may take, if that is limited.
+        `most_bytes` is what the sums may take, if that is limited.
         """
-
-        def is_direct(rows: int) -> bool:
-            tiles = ceil_div(rows, TILE[0]) * ceil_div(meta.shape[1], TILE[1])
-            large = tiles >= LARGE * multiprocessors(meta.device)
-            crowded = room is not None and rows * meta.shape[1] * F32.itemsize > room
-            return row_major(meta) and (meta.dtype == F32 or (large and (additions == 1 or crowded)))
-
-        self._kept = max((rows for rows in heights if not is_direct(rows)), default=0)
-        self._sums = scratch.tensor((self._kept, meta.shape[1]), F32) if self._kept else None
+        in_workspace = [rows for rows in heights if not writes_output(meta, rows, additions, most_bytes)]
+        self._rows = max(in_workspace, default=0)
+        self._sums = scratch.tensor((self._rows, meta.shape[1]), F32) if self._rows else None
 
     def __call__(
         self, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, workspace: torch.Tensor, *, first: bool, last: bool,
@@ -78,7 +65,7 @@ class Gradient:
         The first addition overwrites what is there, unless somebody else has `begun` these rows.
         """
         rows = len(out)
-        sums = out if self._sums is None or rows > self._kept else self._sums.view(workspace)[:rows]
+        sums = out if self._sums is None or rows > self._rows else self._sums.view(workspace)[:rows]
         if first and begun and sums is not out:
             sums.copy_(out)
         multiply(sums, a, b, add=begun or not first)

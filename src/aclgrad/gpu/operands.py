@@ -3,6 +3,9 @@
 A kernel's parameters are pointers, then numbers, then compile-time constants. For each kernel there is one table of
 its pointers: name, dtype, and where in the workspace it lies unless the caller gives it. Dtypes, launch and a check of
 all names against the kernel's own signature come from that table; positions appear nowhere.
+
+A kernel that is launched with an operator's own arguments and outputs (`CallKernel`) looks their names up in phase one;
+one that is launched with views (`NamedKernel`) is given them by name.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from aclgrad.core.memory import Piece
-from aclgrad.gpu.addresses import placed
-from aclgrad.gpu.launch import INTERPRETING, Kernel, Number, Pointer
+from ..core.memory import Piece
+from ..core.spec import Call
+from .addresses import placed
+from .launch import INTERPRETING, Kernel, Number, Pointer
 
 if TYPE_CHECKING:
-    from aclgrad.gpu.hopper import Block
+    from .hopper import Block
 
 Given = Mapping[str, Any]
 """Tensors, addresses and None by the names of operands."""
@@ -31,6 +35,13 @@ class Operand(NamedTuple):
     dtype: torch.dtype | None
     piece: Piece | None = None  # in the workspace; None if the caller gives it
     offset: int = 0  # elements into the piece
+    argument: str = ""  # the caller's name for it, if that is another
+
+    @staticmethod
+    def of(call: Call, name: str, argument: str = "") -> Operand:
+        """An argument or output of a call; left out where that is."""
+        meta = call[argument or name]
+        return Operand(name, None if meta is None else meta.dtype, argument=argument)
 
     @staticmethod
     def at(name: str, piece: Piece | None, offset: int = 0) -> Operand:
@@ -46,7 +57,7 @@ class Operands:
         self.dtypes = [operand.dtype for operand in table]
         self.parameters = [f"{operand.name}_ptr" for operand in table]
         there = [(k, operand) for k, operand in enumerate(table) if operand.dtype is not None]
-        self._given = [(k, operand.name) for k, operand in there if operand.piece is None]
+        self._given = [(k, operand.argument or operand.name) for k, operand in there if operand.piece is None]
         self._pieces = [(k, operand.piece, operand.offset) for k, operand in there if operand.piece is not None]
         self._bytes = [(k, piece.offset + offset * piece.dtype.itemsize) for k, piece, offset in self._pieces]
 
@@ -64,6 +75,34 @@ class Operands:
                 base = workspace.data_ptr()
                 for k, offset in self._bytes:
                     pointers[k] = base + offset
+        return pointers
+
+    def of_call(self, call: Call) -> Callable[[Sequence[Any], Sequence[Any], torch.Tensor | None], list[Pointer]]:
+        """What to launch with, as a function of a launch's arguments, outputs and workspace.
+
+        All of it is one sequence: arguments and outputs in the contract's order, None, pieces of the workspace.
+        """
+        names = list(call.spec.params)
+        order = [len(names)] * len(self.dtypes)
+        for k, name in self._given:
+            order[k] = names.index(name)
+        for index, (k, _, _) in enumerate(self._pieces):
+            order[k] = len(names) + 1 + index
+        offsets = [offset for _, offset in self._bytes]
+
+        def pointers(args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> list[Pointer]:
+            if not offsets:
+                values: tuple[Any, ...] = (*args, *outs, None)
+            elif INTERPRETING:
+                assert workspace is not None
+                pieces = [placed(piece, workspace, offset) for _, piece, offset in self._pieces]
+                values = (*args, *outs, None, *pieces)
+            else:
+                assert workspace is not None
+                base = workspace.data_ptr()
+                values = (*args, *outs, None, *[base + offset for offset in offsets])
+            return [values[k] for k in order]
+
         return pointers
 
 
@@ -91,6 +130,31 @@ class NamedKernel:
         self._kernel(*self._operands.pointers(given, workspace))
 
 
+class CallKernel:
+    """A `Kernel` that is launched with an operator's own arguments and outputs, and pieces of its workspace."""
+
+    def __init__(
+        self,
+        call: Call,
+        function: Any,
+        grid: Sequence[int],
+        operands: Iterable[Operand],
+        numbers: Mapping[str, Number],
+        constants: Mapping[str, Any],
+        **options: Any,
+    ) -> None:
+        table = Operands(operands)
+        require_names(function, table.parameters, numbers, constants)
+        self._pointers = table.of_call(call)
+        self._kernel = Kernel(
+            function, grid, call.device, table.dtypes, tuple(numbers.values()), constants, **options
+        )  # fmt: skip
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Launch on the current stream; arguments and outputs stand in the contract's order."""
+        self._kernel(*self._pointers(args, outs, workspace))
+
+
 class StepKernel:
     """A `NamedKernel` that is launched for every step, with the number `step` behind its pointers."""
 
@@ -115,33 +179,40 @@ class StepKernel:
 
 
 class NamedBulkKernel:
-    """A `BulkKernel` that is launched with operands by name; its matrices are the parameters `<name>_desc`."""
+    """A `BulkKernel` that is launched with operands by name; its matrices are the parameters `<name>_desc`.
+
+    A matrix is a block and where in the workspace it lies, or a block alone if the caller gives it.
+    """
 
     def __init__(
         self,
         function: Any,
         grid: tuple[int, int, int],
         device: torch.device,
-        matrices: Mapping[str, tuple[Block, Piece]],
+        matrices: Mapping[str, Block | tuple[Block, Piece]],
         operands: Iterable[Operand],
         numbers: Mapping[str, Number],
         constants: Mapping[str, Any],
         **options: Any,
     ) -> None:
-        from aclgrad.gpu.hopper import BulkKernel
+        from .hopper import BulkKernel
 
         self._operands = Operands(operands)
-        self._matrices = [piece for _, piece in matrices.values()]
+        placed_at = {name: matrix if isinstance(matrix, tuple) else (matrix, None) for name, matrix in matrices.items()}
+        self._matrices = [(name, piece) for name, (_, piece) in placed_at.items()]
         descriptors = [f"{name}_desc" for name in matrices]
         require_names(function, [*descriptors, *self._operands.parameters], numbers, constants)
-        blocks = [block for block, _ in matrices.values()]
+        blocks = [block for block, _ in placed_at.values()]
         self._kernel = BulkKernel(
             function, grid, device, blocks, self._operands.dtypes, tuple(numbers.values()), constants, **options
         )
 
-    def __call__(self, given: Given, workspace: torch.Tensor) -> None:
+    def __call__(self, given: Given, workspace: torch.Tensor | None = None) -> None:
         """Launch on the current stream."""
-        matrices = [piece.view(workspace) for piece in self._matrices]
+        matrices = [
+            given[name] if piece is None or workspace is None else piece.view(workspace)
+            for name, piece in self._matrices
+        ]
         self._kernel(matrices, *self._operands.pointers(given, workspace))
 
 
@@ -150,6 +221,16 @@ def require_names(function: Any, pointers: Iterable[str], numbers: Iterable[str]
     named, parameters = [*pointers, *numbers, *constants], list(inspect.signature(function.fn).parameters)
     if named != parameters:
         raise TypeError(f"{function.fn.__name__} takes {parameters}, is given {named}")
+
+
+def vectors(call: Call, *names: str, left_out: Iterable[str] = ()) -> tuple[list[Operand], dict[str, int]]:
+    """The vectors of a call with these names, and their strides as the numbers `<name>_stride`.
+
+    What the call does not have, or is `left_out`, is no operand and has a stride of 0.
+    """
+    metas = {name: None if name in left_out else call[name] for name in names}
+    operands = [Operand(name, None if meta is None else meta.dtype) for name, meta in metas.items()]
+    return operands, {f"{name}_stride": 0 if meta is None else meta.strides[0] for name, meta in metas.items()}
 
 
 def clear(piece: Piece, workspace: torch.Tensor) -> None:
