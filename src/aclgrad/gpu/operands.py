@@ -145,6 +145,7 @@ class CallKernel:
     ) -> None:
         table = Operands(operands)
         require_names(function, table.parameters, numbers, constants)
+        self._empty = 0 in grid
         self._pointers = table.of_call(call)
         self._kernel = Kernel(
             function, grid, call.device, table.dtypes, tuple(numbers.values()), constants, **options
@@ -152,6 +153,8 @@ class CallKernel:
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Launch on the current stream; arguments and outputs stand in the contract's order."""
+        if self._empty:  # then there may be no workspace, either
+            return
         self._kernel(*self._pointers(args, outs, workspace))
 
 

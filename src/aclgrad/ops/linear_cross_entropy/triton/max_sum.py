@@ -25,7 +25,7 @@ from .statistics.tiles import TileStatistics
 
 @jit
 def place_targets(  # type: ignore[no-untyped-def]
-    target_ptr, target_mask_ptr, masked_target_ptr, own_ptr,
+    target_ptr, own_ptr, target_mask_ptr, masked_target_ptr,
     tokens, vocabulary, start, end, target_stride, target_mask_stride, masked_target_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Which tokens' targets lie in [start, end), as bits, and where; `own` is -1 for those that `vocabulary` lacks."""
@@ -49,10 +49,10 @@ class LinearOnlineMaxSum:
         tokens, _, vocabulary, _ = call.dims
         scratch = Scratch()
         self._names = tuple(call.spec.params)
-        targets, strides = vectors(call, "target", "target_mask", "masked_target")
+        (target, *results), strides = vectors(call, "target", "target_mask", "masked_target")
         self._own = scratch.tensor((tokens,), I64)
         self._place = CallKernel(
-            call, place_targets, (triton.cdiv(tokens, BLOCK_TOKENS),), [*targets, Operand.at("own", self._own)],
+            call, place_targets, (triton.cdiv(tokens, BLOCK_TOKENS),), [target, Operand.at("own", self._own), *results],
             {
                 "tokens": tokens, "vocabulary": vocabulary,
                 "start": call["vocab_start_index"], "end": call["vocab_end_index"], **strides,
@@ -64,8 +64,8 @@ class LinearOnlineMaxSum:
         tiles = TileStatistics(tokens, vocabulary, scratch)
         logits = call["vocab_parallel_logits"]
         self._statistics = Statistics(tokens, self._x, w, call["weight"], logits, tiles, scratch)
-        results = [call[name].strides[0] for name in ("logits_max", "sum_exp_logits", "predicted_logits")]
-        self._merge = merging(tiles, tokens, logits, results, call.device)
+        statistics = [call[name].strides[0] for name in ("logits_max", "sum_exp_logits", "predicted_logits")]
+        self._merge = merging(tiles, tokens, logits, statistics, call.device)
         self.workspace = scratch.size
 
     @torch.no_grad()

@@ -10,34 +10,36 @@ import triton
 import triton.language as tl
 
 from aclgrad.core.spec import Call
-from aclgrad.gpu.launch import Kernel, jit
+from aclgrad.gpu.launch import jit
 from aclgrad.gpu.maths import when
+from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
-PROCESSES, CHANNELS = 32, 16  # that a program takes at a time
-
-
-@jit
-def _table(pointer, row, column, strides, inside):  # type: ignore[no-untyped-def]
-    return tl.load(pointer + row * strides[0] + column * strides[1], inside, 1.0).to(tl.float64)
+from .choose import CHANNELS, PROCESSES
 
 
 @jit
-def _store(target, values, exists):  # type: ignore[no-untyped-def]
+def _rows_of(table_ptr, row, column, strides, inside):  # type: ignore[no-untyped-def]
+    return tl.load(table_ptr + row * strides[0] + column * strides[1], inside, 1.0).to(tl.float64)
+
+
+@jit
+def _store_float64(target_ptr, values, exists):  # type: ignore[no-untyped-def]
     """Write float64 values, which Triton's interpreter cannot make bfloat16 of at once."""
-    tl.store(target, values.to(tl.float32).to(target.dtype.element_ty), exists)
+    tl.store(target_ptr, values.to(tl.float32).to(target_ptr.dtype.element_ty), exists)
 
 
 @jit
-def _move(pointer, at, exists, goal, momentum):  # type: ignore[no-untyped-def]
+def _move(running_ptr, at, exists, goal, momentum):  # type: ignore[no-untyped-def]
     """Move a running statistic towards its goal."""
-    before = tl.load(pointer + at, exists, 0.0).to(tl.float64)
-    _store(pointer + at, (1.0 - momentum) * before + momentum * goal, exists)
+    before = tl.load(running_ptr + at, exists, 0.0).to(tl.float64)
+    _store_float64(running_ptr + at, (1.0 - momentum) * before + momentum * goal, exists)
 
 
 @jit
-def _gather(  # type: ignore[no-untyped-def]
-    mean, invstd, counts, running_mean, running_var, mean_all, invstd_all,
-    processes, channels, mean_strides, invstd_strides, counts_stride, strides, momentum, eps,
+def gather_stats(  # type: ignore[no-untyped-def]
+    mean_ptr, invstd_ptr, counts_ptr, running_mean_ptr, running_var_ptr, mean_all_ptr, invstd_all_ptr,
+    processes, channels, mean_strides, invstd_strides, counts_stride,
+    mean_all_stride, invstd_all_stride, running_mean_stride, running_var_stride, momentum, eps,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Mean and invstd of the whole, and the running statistics."""
@@ -49,9 +51,9 @@ def _gather(  # type: ignore[no-untyped-def]
     first = 0
     while first < processes:
         row = first + tl.arange(0, ROWS)[:, None].to(tl.int64)
-        count = tl.load(counts + row * counts_stride, row < processes, 0).to(tl.float64)
+        count = tl.load(counts_ptr + row * counts_stride, row < processes, 0).to(tl.float64)
         inside = (row < processes) & exists[None, :]
-        sums += tl.where(inside, _table(mean, row, column, mean_strides, inside) * count, 0.0)
+        sums += tl.where(inside, _rows_of(mean_ptr, row, column, mean_strides, inside) * count, 0.0)
         n_of_rows += count
         first += ROWS
     n = tl.sum(n_of_rows)
@@ -60,46 +62,45 @@ def _gather(  # type: ignore[no-untyped-def]
     first = 0
     while first < processes:
         row = first + tl.arange(0, ROWS)[:, None].to(tl.int64)
-        count = tl.load(counts + row * counts_stride, row < processes, 0).to(tl.float64)
+        count = tl.load(counts_ptr + row * counts_stride, row < processes, 0).to(tl.float64)
         inside = (row < processes) & exists[None, :]
-        away = _table(mean, row, column, mean_strides, inside) - centre[None, :]
-        inverse = _table(invstd, row, column, invstd_strides, inside)
+        away = _rows_of(mean_ptr, row, column, mean_strides, inside) - centre[None, :]
+        inverse = _rows_of(invstd_ptr, row, column, invstd_strides, inside)
         squares_of_rows += tl.where(inside, ((1.0 / (inverse * inverse) - eps) + away * away) * count, 0.0)
         first += ROWS
     squares = tl.sum(squares_of_rows, 0)
     known = processes > 0
-    _store(mean_all + channel * strides[0], tl.where(known, centre, 0.0), exists)
-    _store(invstd_all + channel * strides[1], tl.where(known, 1.0 / tl.sqrt(squares / n + eps), float("nan")), exists)
-    if running_mean is not None:
-        _move(running_mean, channel * strides[2], when(known, exists), centre, momentum)
-        _move(running_var, channel * strides[3], when(known, exists), squares / (n - 1.0), momentum)
+    _store_float64(mean_all_ptr + channel * mean_all_stride, tl.where(known, centre, 0.0), exists)
+    inverses = tl.where(known, 1.0 / tl.sqrt(squares / n + eps), float("nan"))
+    _store_float64(invstd_all_ptr + channel * invstd_all_stride, inverses, exists)
+    if running_mean_ptr is not None:
+        _move(running_mean_ptr, channel * running_mean_stride, when(known, exists), centre, momentum)
+        _move(running_var_ptr, channel * running_var_stride, when(known, exists), squares / (n - 1.0), momentum)
 
 
 class BatchNormGatherStatsWithCounts:
     """Phase two of `batch_norm_gather_stats_with_counts`."""
 
+    workspace = 0
+
     def __init__(self, call: Call) -> None:
-        mean, invstd, counts = (call[name] for name in ("mean", "invstd", "counts"))
-        self._updates = call["running_mean"] is not None
-        names = ("running_mean", "running_var") if self._updates else ()
-        running, results = ([call[name] for name in group] for group in (names, ("mean_all", "invstd_all")))
-        self.workspace = 0
-        dtypes = (
-            mean.dtype, invstd.dtype, counts.dtype, *([meta.dtype for meta in running] or (None, None)),
-            *(meta.dtype for meta in results),
-        )  # fmt: skip
-        strides = tuple(meta.strides[0] for meta in (*results, *(running or results)))
-        numbers = (
-            *mean.shape, mean.strides, invstd.strides, counts.strides[0], strides, call["momentum"], call["eps"]
-        )  # fmt: skip
-        rows = min(PROCESSES, triton.next_power_of_2(max(1, mean.shape[0])))
-        self._kernel = Kernel(
-            _gather, (triton.cdiv(mean.shape[1], CHANNELS),), call.device, dtypes, numbers,
+        processes, channels = call["mean"].shape
+        running = ("running_mean", "running_var")
+        left_out = running if call["running_mean"] is None else ()  # no variance without a mean
+        results, strides = vectors(call, "mean_all", "invstd_all")
+        moved, moved_strides = vectors(call, *running, left_out=left_out)
+        rows = min(PROCESSES, triton.next_power_of_2(max(1, processes)))
+        self._kernel = CallKernel(
+            call, gather_stats, (triton.cdiv(channels, CHANNELS),),
+            [*(Operand.of(call, name) for name in ("mean", "invstd", "counts")), *moved, *results],
+            {
+                "processes": processes, "channels": channels, "mean_strides": call["mean"].strides,
+                "invstd_strides": call["invstd"].strides, "counts_stride": call["counts"].strides[0],
+                **strides, **moved_strides, "momentum": call["momentum"], "eps": call["eps"],
+            },
             {"ROWS": rows, "COLUMNS": CHANNELS},
         )  # fmt: skip
 
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        _, mean, invstd, running_mean, running_var, _, _, counts = args
-        running = (running_mean, running_var) if self._updates else (None, None)
-        self._kernel(mean, invstd, counts, *running, *outs)
+        self._kernel(args, outs, workspace)

@@ -10,20 +10,18 @@ import triton.language as tl
 
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
-from aclgrad.gpu.addresses import placed
-from aclgrad.gpu.launch import Kernel, jit, overlaps
+from aclgrad.gpu.launch import jit, overlaps
 from aclgrad.gpu.maths import when
+from aclgrad.gpu.operands import CallKernel, Operand, vectors
 from aclgrad.gpu.strided import offsets
 
-from . import channel_sums
-from .channel_sums import Matrix, block_of, grouped, keep, kept, spread, strip_of
-
-REGISTERS = 65536 // (channel_sums.RESIDENT * channel_sums.THREADS) // 8 * 8  # of a thread, so that all are resident
+from .channel_sums import block_of, grouped, keep, kept, spread, strip_of
+from .choose import RESIDENT_REGISTERS, THREADS, ReductionCut
 
 
 @jit
-def _moments(  # type: ignore[no-untyped-def]
-    x, means, squares, strips, inner, width, rows, height, results, sizes, row_strides, column_strides,
+def moments(  # type: ignore[no-untyped-def]
+    x_ptr, means_ptr, squares_ptr, strips, inner, width, rows, height, results, sizes, row_strides, column_strides,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr, AT_ONCE: tl.constexpr,
     FLAT: tl.constexpr, SPLIT: tl.constexpr, FULL: tl.constexpr, LONG: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
@@ -40,7 +38,7 @@ def _moments(  # type: ignore[no-untyped-def]
     centre = tl.zeros([ROWS, COLUMNS], tl.float32)
     for k in tl.static_range(AT_ONCE):
         r = row + k * ROWS
-        source = x + offsets(start + r, 0, sizes, row_strides[0]) + at
+        source = x_ptr + offsets(start + r, 0, sizes, row_strides[0]) + at
         centre += tl.load(source, (r < count) & known, 0.0).to(tl.float32)
     centre /= tl.maximum(tl.minimum(seen, AT_ONCE), 1.0)
     centre = tl.where(centre - centre == 0.0, centre, 0.0)
@@ -50,7 +48,7 @@ def _moments(  # type: ignore[no-untyped-def]
     while first < height:
         for k in tl.static_range(AT_ONCE):
             r = first + k * ROWS + row
-            source = x + offsets(start + r, 0, sizes, row_strides[0]) + at
+            source = x_ptr + offsets(start + r, 0, sizes, row_strides[0]) + at
             if FULL:
                 deviation = tl.load(source).to(tl.float32) - centre
             else:
@@ -69,13 +67,14 @@ def _moments(  # type: ignore[no-untyped-def]
     away = tl.where(known, (centre - spread(near, GROUP)) + shift, 0.0)
     rest = grouped(away * seen, GROUP)
     deviations = grouped((sums_of_squares - sums * shift) + away * away * seen, GROUP) - rest * (rest / n)
-    keep(means, near.to(tl.float64) + rest / n, strips, block, results)
-    keep(squares, deviations, strips, block, results)
+    keep(means_ptr, near.to(tl.float64) + rest / n, strips, block, results)
+    keep(squares_ptr, deviations, strips, block, results)
 
 
 @jit
-def _unite(  # type: ignore[no-untyped-def]
-    means, squares, mean, invstd, channels, inner, group, parts, rows, height, blocks, strides, eps,
+def unite_moments(  # type: ignore[no-untyped-def]
+    means_ptr, squares_ptr, mean_ptr, invstd_ptr,
+    channels, inner, group, parts, rows, height, blocks, mean_stride, invstd_stride, eps,
     LINES: tl.constexpr, CHANNELS: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Mean and invstd of some channels, each of `inner` columns, from their moments in groups and blocks.
@@ -86,7 +85,7 @@ def _unite(  # type: ignore[no-untyped-def]
         tl.extra.cuda.gdc_wait()
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     exists = channel < channels
-    near = tl.load(means + channel * parts, when(blocks > 0, exists), 0.0)
+    near = tl.load(means_ptr + channel * parts, when(blocks > 0, exists), 0.0)
     near = tl.where(near - near == 0.0, near, 0.0)
     sums = tl.zeros([LINES, CHANNELS], tl.float64)
     sums_of_squares = tl.zeros([LINES, CHANNELS], tl.float64)
@@ -94,9 +93,9 @@ def _unite(  # type: ignore[no-untyped-def]
     while step * LINES < blocks * parts:
         block, part, at, inside = kept(step, channels, parts, blocks, LINES, CHANNELS)
         count = tl.minimum(rows - block * height, height).to(tl.float64) * tl.minimum(inner - part * group, group)
-        away = tl.load(means + at, inside, 0.0) - near[None, :]
+        away = tl.load(means_ptr + at, inside, 0.0) - near[None, :]
         sums += tl.where(inside, away * count, 0.0)
-        within = tl.load(squares + at, inside, 0.0).to(tl.float64)
+        within = tl.load(squares_ptr + at, inside, 0.0).to(tl.float64)
         sums_of_squares += tl.where(inside, within + away * away * count, 0.0)
         step += 1
     n = tl.cast(rows, tl.float64) * inner
@@ -104,37 +103,37 @@ def _unite(  # type: ignore[no-untyped-def]
     variance = tl.sum(sums_of_squares, 0) / n - shift * shift
     variance = tl.where(variance < 0.0, 0.0, variance)
     result = tl.where(n > 0, near + shift, 0.0)
-    tl.store(mean + channel * strides[0], result.to(mean.dtype.element_ty), exists)
-    tl.store(invstd + channel * strides[1], (1.0 / tl.sqrt(variance + eps)).to(invstd.dtype.element_ty), exists)
+    tl.store(mean_ptr + channel * mean_stride, result.to(mean_ptr.dtype.element_ty), exists)
+    inverse = (1.0 / tl.sqrt(variance + eps)).to(invstd_ptr.dtype.element_ty)
+    tl.store(invstd_ptr + channel * invstd_stride, inverse, exists)
 
 
 class BatchNormStats:
     """Phase two of `batch_norm_stats`."""
 
     def __init__(self, call: Call) -> None:
-        x, mean, invstd = (call[name] for name in ("input", "mean", "invstd"))
-        cut, overlap, single = Matrix.of(x), overlaps(call.device), torch.float32
+        cut, overlap = ReductionCut.of(call["input"]), overlaps(call.device)
         scratch = Scratch()
-        self._kept = [scratch.tensor((cut.results,), dtype) for dtype in (torch.float64, single)]
+        means, squares = (scratch.tensor((cut.results,), dtype) for dtype in (torch.float64, torch.float32))
         self.workspace = scratch.size
-        self._sum = Kernel(
-            _moments, (cut.strips * cut.blocks,), call.device, (x.dtype, torch.float64, single), cut.numbers,
-            {**cut.constants, "OVERLAP": overlap}, num_warps=channel_sums.THREADS // 32,
-            maxnreg=REGISTERS if cut.group > 1 and cut.constants["FULL"] else None,  # elsewhere registers would spill
+        kept = [Operand.at("means", means), Operand.at("squares", squares)]
+        self._sum = CallKernel(
+            call, moments, (cut.strips * cut.blocks,), [Operand.of(call, "x", "input"), *kept], cut.numbers,
+            {**cut.constants, "OVERLAP": overlap}, num_warps=THREADS // 32,
+            maxnreg=RESIDENT_REGISTERS if cut.group > 1 and cut.constants["FULL"] else None,  # or registers would spill
         )  # fmt: skip
         programs, at_a_time, warps = cut.fold
-        numbers = (
-            cut.channels, cut.inner, cut.group, cut.parts, cut.rows, cut.height, cut.blocks,
-            (mean.strides[0], invstd.strides[0]), call["eps"],
-        )  # fmt: skip
-        self._unite = Kernel(
-            _unite, (programs,), call.device, (torch.float64, single, mean.dtype, invstd.dtype), numbers,
-            {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap, num_warps=warps,
+        results, strides = vectors(call, "mean", "invstd")
+        numbers = {
+            "channels": cut.channels, "inner": cut.inner, "group": cut.group, "parts": cut.parts, "rows": cut.rows,
+            "height": cut.height, "blocks": cut.blocks, **strides, "eps": call["eps"],
+        }  # fmt: skip
+        self._unite = CallKernel(
+            call, unite_moments, (programs,), [*kept, *results], numbers, {**at_a_time, "OVERLAP": overlap},
+            launch_pdl=overlap, num_warps=warps,
         )  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        assert workspace is not None
-        results = [placed(piece, workspace) for piece in self._kept]
-        self._sum(args[0], *results)
-        self._unite(*results, *outs)
+        self._sum(args, outs, workspace)
+        self._unite(args, outs, workspace)
