@@ -2,7 +2,7 @@
 
 The vocabulary is walked outside, the tokens inside.
 Per block every thread computes strips of logits, turns each into probabilities while it is in cache, and packs it as
-the left operand of both products; then the team adds p · weight to input_grad and pᵀ · input to weight_grad, both in
+the left operand of both products; then the threads add p · weight to input_grad and pᵀ · input to weight_grad, both in
 wide sums. Rows of weight_grad are final when the tokens are through, input_grad when the vocabulary is.
 """
 
@@ -19,14 +19,14 @@ import torch
 from aclgrad.core.backends import Launch
 from aclgrad.core.errors import Unsupported
 from aclgrad.core.spec import Call
-from aclgrad.cpu import threads as teams
-from aclgrad.cpu.compiler import TEAM, jit
+from aclgrad.cpu import threads as cpu_threads
+from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import address_of, gemm_for, share_grid
 from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
-from aclgrad.cpu.workspace import TeamWorkspace
+from aclgrad.cpu.workspace import ThreadWorkspace
 
 from ..empty import Zeros
 from .gradient_plan import BLOCK_PARTS, Plan, make_plan
@@ -117,7 +117,7 @@ def _make_strip(dtype: torch.dtype) -> Any:
 
 @cache
 def _make_add_product(dtype: torch.dtype) -> Any:
-    """`add_product(...)`: sums = or += a @ b by the whole team, and their rounding into `out` once they are final."""
+    """`add_product(...)`: sums = or += a @ b by all threads, and their rounding into `out` once they are final."""
     gemm = gemm_for(dtype)
     multiply, width = gemm.multiply, gemm.width
 
@@ -145,7 +145,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
     depth, unit = gemm.operand.depth, gemm.operand.unit
 
     def linear_cross_entropy_backward(
-        thread: int, threads: int, team: Any, sums: Any, grad: Any, input: Any, weight: Any, mask: Any, target: Any,
+        thread: int, threads: int, group: Any, sums: Any, grad: Any, input: Any, weight: Any, mask: Any, target: Any,
         logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any, kept: Any,
         input_grad: Any, weight_grad: Any, *numbers: int,
     ) -> None:  # fmt: skip
@@ -187,7 +187,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
             for t in range(0, plan.tokens, plan.block_tokens):
                 rows = min(plan.block_tokens, plan.tokens - t)
                 down, across = (rows + 2 * height - 1) // (2 * height), (columns + plan.part - 1) // plan.part
-                barrier(team)  # weight is packed, and the products are done with the previous block of p
+                barrier(group)  # weight is packed, and the products are done with the previous block of p
                 first, last = share(down * across, 1, thread, threads)
                 for task in range(first, last):
                     strip(
@@ -195,7 +195,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
                         grad, mask, target, logits_max, sum_exp, others, softmax, tops, kept,
                         input_grad, weight_grad,
                     )  # fmt: skip
-                barrier(team)
+                barrier(group)
                 if input_grad is not None:
                     add_product(
                         input_grad + t * plan.dx_row, plan.dx_row, plan.dx_column,
@@ -209,7 +209,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
                         base + plan.p_t, base + plan.x_b + t // plan.block_tokens * x_b_block,
                         columns, features, rows, tall, t > 0, t + rows == plan.tokens, thread, threads,
                     )  # fmt: skip
-            barrier(team)  # before weight is packed anew
+            barrier(group)  # before weight is packed anew
 
     return named(linear_cross_entropy_backward, f"linear_cross_entropy_backward_{gemm.name}")
 
@@ -236,14 +236,14 @@ class Gradient:
     __slots__ = ("_kernel", "_numbers", "_workspace")
 
     def __init__(self, call: Call, dtypes: Operands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
-        """`kept` tokens have their logits in the memory of weight_grad (`cpu_statistics`)."""
+        """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
         dtype = call["input"].dtype
         plan = make_plan(call, gemm_for(dtype), kept, parts)
         self._numbers = tuple(plan)
-        self._workspace = TeamWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
+        self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
         outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
-        signature = (TEAM, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *(int for _ in plan))
-        self._kernel = teams.compile(_make_kernel(dtype), signature)
+        signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *(int for _ in plan))
+        self._kernel = cpu_threads.compile(_make_kernel(dtype), signature)
 
     @property
     def workspace(self) -> int:

@@ -11,7 +11,7 @@ import torch
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.spec import Call
-from aclgrad.cpu import threads as teams
+from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
 from aclgrad.cpu.threads import share
@@ -86,12 +86,14 @@ class CrossEntropyWithMaxSum:
         self._numbers = tuple(Numbers(call.dims.BT, columns, *vectors, *matrices))
         self._work = call.dims.BT * max(columns, 1)
         dtypes = [None if call[name] is None else call[name].dtype for name in names]
-        self._kernel = teams.compile(_kernel, (*dtypes, *(int for _ in self._numbers)))
+        self._kernel = cpu_threads.compile(_kernel, (*dtypes, *(int for _ in self._numbers)))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute into the outputs."""
         tensors = [*(args[index] for index in self._read), *(out for out in outs if out is not None)]
-        self._kernel(teams.team_size(self._work, GRAIN), *(tensor.data_ptr() for tensor in tensors), *self._numbers)
+        self._kernel(
+            cpu_threads.thread_count(self._work, GRAIN), *(tensor.data_ptr() for tensor in tensors), *self._numbers
+        )
 
 
 def cross_entropy_with_max_sum(call: Call) -> Launch:

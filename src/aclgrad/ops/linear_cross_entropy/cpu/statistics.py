@@ -21,14 +21,14 @@ import torch
 from aclgrad.core.backends import Launch
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, Call
-from aclgrad.cpu import threads as teams
-from aclgrad.cpu.compiler import TEAM, jit
+from aclgrad.cpu import threads as cpu_threads
+from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import address_of, gemm_for
 from aclgrad.cpu.lanes import apart, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
-from aclgrad.cpu.workspace import TeamWorkspace
+from aclgrad.cpu.workspace import ThreadWorkspace
 
 from ..empty import Nothing
 from .statistics_plan import LANES, TASKS, Kept, Plan, make_plan
@@ -176,7 +176,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
     narrow = unit // dtype.itemsize  # elements of the dtype in the place of a sum
 
     def linear_online_max_sum(
-        thread: int, threads: int, team: Any, sums: Any, input: Any, weight: Any, target: Any, logits_max: Any,
+        thread: int, threads: int, group: Any, sums: Any, input: Any, weight: Any, target: Any, logits_max: Any,
         sum_exp: Any, predicted: Any, others: Any, mask: Any, masked_target: Any, kept: Any, *numbers: int,
     ) -> None:  # fmt: skip
         plan = Plan(*numbers)
@@ -193,30 +193,30 @@ def _make_kernel(dtype: torch.dtype) -> Any:
         rounded = apart(pointer_at(address_of(logits), input), 2)
         if narrow > 1:
             rounded = rounded + 2 * plan.height * plan.stride * narrow
-        barrier(team)
+        barrier(group)
 
         parts = (plan.vocabulary + plan.part - 1) // plan.part
         strips = (plan.tokens + 2 * plan.height - 1) // (2 * plan.height)
-        groups = min(strips, max(1, (TASKS * threads + parts - 1) // parts))
-        group = (strips + groups - 1) // groups * 2 * plan.height
-        groups = (plan.tokens + group - 1) // group
+        spans = min(strips, max(1, (TASKS * threads + parts - 1) // parts))
+        span = (strips + spans - 1) // spans * 2 * plan.height
+        spans = (plan.tokens + span - 1) // span
         packed = -1
-        first, last = share(parts * groups, 1, thread, threads)
+        first, last = share(parts * spans, 1, thread, threads)
         for task in range(first, last):
-            v = task // groups * plan.part
+            v = task // spans * plan.part
             n = min(plan.part, plan.vocabulary - v)
             if v != packed:
                 source = address_of(weight + v * plan.w_row)
                 panels = (n + width - 1) // width
                 pack(w, source, n, plan.w_row, features, plan.w_column, width, 0, panels, 0, features)
                 packed = v
-            end = min((task % groups + 1) * group, plan.tokens)
-            for row in range(task % groups * group, end, 2 * plan.height):
+            end = min((task % spans + 1) * span, plan.tokens)
+            for row in range(task % spans * span, end, 2 * plan.height):
                 strip(
                     plan, base, row, min(2 * plan.height, end - row), v, n, w, logits, rounded, lanes,
                     tops, totals, chosen, target, kept,
                 )  # fmt: skip
-        barrier(team)
+        barrier(group)
 
         first, last = share(plan.tokens, 8, thread, threads)
         for token in range(first, last):
@@ -255,14 +255,14 @@ class OnlineMaxSum:
         dtype = call["input"].dtype
         plan = make_plan(call, gemm_for(dtype), kept, exact)
         self._numbers = tuple(plan)
-        self._workspace = TeamWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
+        self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
         results = (None if call[name] is None else call[name].dtype for name in STATISTICS)
         signature = (
-            TEAM, torch.promote_types(dtype, F32), *(call[name].dtype for name in ("input", "weight", "target")),
-            *results, kept_as, *(int for _ in plan),
+            THREAD_GROUP, torch.promote_types(dtype, F32),
+            *(call[name].dtype for name in ("input", "weight", "target")), *results, kept_as, *(int for _ in plan),
         )  # fmt: skip
-        self._kernel = teams.compile(_make_kernel(dtype), signature)
+        self._kernel = cpu_threads.compile(_make_kernel(dtype), signature)
 
     @property
     def workspace(self) -> int:

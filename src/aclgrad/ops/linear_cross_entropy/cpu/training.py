@@ -21,7 +21,7 @@ from aclgrad.core.backends import Launch
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta, Value
 from aclgrad.core.spec import F16, F32, Call
-from aclgrad.cpu import threads as teams
+from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.gemm import gemm_for
 
@@ -127,7 +127,7 @@ class LossAndGradients:
         self._shared = scratch.size
         self._numbers = (tokens, vocabulary, call["ignore_index"], target.strides[0], int(call["mean"]))
         signature = (target.dtype, wide, wide, wide, call["loss"].dtype, *(int for _ in self._numbers))
-        self._add = teams.compile(_add, signature)
+        self._add = cpu_threads.compile(_add, signature)
 
     @property
     def workspace(self) -> int:
@@ -176,7 +176,7 @@ class TokenLosses:
         self._measure = _measured(call, known, Kept(0), None)
         strides = (meta.strides[0] for meta in (target, call["sum_exp_others"], loss))
         self._numbers = (tokens, call.dims.V, call["ignore_index"], *strides)
-        self._list = teams.compile(_list, (target.dtype, *[loss.dtype] * 3, *(int for _ in self._numbers)))
+        self._list = cpu_threads.compile(_list, (target.dtype, *[loss.dtype] * 3, *(int for _ in self._numbers)))
 
     @property
     def workspace(self) -> int:
@@ -205,7 +205,7 @@ class TokenGradients:
         self._gradient = _gradient(call, _differentiated(call, known), 0, BLOCK_PARTS)
         self._shared = scratch.size
         self._numbers = (tokens, call["ignore_index"], target.strides[0], grad.strides[0])
-        self._share = teams.compile(_share, (target.dtype, grad.dtype, wide, *(int for _ in self._numbers)))
+        self._share = cpu_threads.compile(_share, (target.dtype, grad.dtype, wide, *(int for _ in self._numbers)))
 
     @property
     def workspace(self) -> int:

@@ -84,7 +84,7 @@ CHAIN_WORDS = VIEW_WORDS * len(Field)
 
 
 class Layer(NamedTuple):
-    """What every function of the kernel is handed: the layer as one thread of the team sees it.
+    """What every function of the kernel is handed: the layer as one thread sees it.
 
     `element`, `real` and `wide` are pointers that count for their types: what tensors hold, what is computed in, what
     bias gradients are summed in.

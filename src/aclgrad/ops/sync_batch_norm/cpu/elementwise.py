@@ -12,7 +12,7 @@ from aclgrad.cpu.compiler import Signature, jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any, pointer_at
 from aclgrad.cpu.strided import TILE, Loops, element_offset, elementwise
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import TEAM, Kernel, barrier, share, team_size
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
 
 ALIGNMENT = 16  # elements; each coefficient starts on a cache line
 
@@ -32,7 +32,7 @@ _normalise = elementwise(_normalised)
 
 
 def _forward(
-    thread: int, threads: int, team: Any, table: Any, layouts: Any,
+    thread: int, threads: int, group: Any, table: Any, layouts: Any,
     x: Any, mean: Any, scale: Any, bias: Any, out: Any,
     channels: int, spacing: int, coefficients: int,
     weights: int, biases: int, means: int, invstds: int,
@@ -45,7 +45,7 @@ def _forward(
         written[c] = _vector(layouts, 2, means, c, mean)
         written[c + spacing] = _vector(layouts, 3, invstds, c, mean) * weight
         written[c + 2 * spacing] = _vector(layouts, 1, biases, c, mean) if biases != 0 else cast(0.0, mean)
-    barrier(team)
+    barrier(group)
     _normalise(thread, threads, table, (x, mean, scale, bias, out))
 
 
@@ -66,7 +66,7 @@ def _total(counter: int, code: int, table: Any, count: int) -> float:
 
 
 def _backward(
-    thread: int, threads: int, team: Any, table: Any, layouts: Any,
+    thread: int, threads: int, group: Any, table: Any, layouts: Any,
     grad: Any, x: Any, mean: Any, offset: Any, slope: Any, scale: Any, out: Any,
     channels: int, spacing: int, coefficients: int,
     means: int, invstds: int, weights: int, sums_dy: int, sums_dy_xmu: int,
@@ -83,7 +83,7 @@ def _backward(
         written[c + spacing] = _vector(layouts, 3, sums_dy, c, mean) / n
         written[c + 2 * spacing] = _vector(layouts, 4, sums_dy_xmu, c, mean) / n * (invstd * invstd)
         written[c + 3 * spacing] = invstd * weight
-    barrier(team)
+    barrier(group)
     _differentiate(thread, threads, table, (grad, x, mean, offset, slope, scale, out))
 
 
@@ -122,7 +122,7 @@ class Elementwise:
         self._coefficients = tuple(k * spacing * wide.itemsize for k in range(coefficients))
         self._sizes = (channels, spacing)
         addresses = (int,) * (1 + len(vectors))
-        self._kernel = Kernel(kernel, (TEAM, torch.int64, torch.int64, *pointers, int, int, *addresses, *more))
+        self._kernel = Kernel(kernel, (THREAD_GROUP, torch.int64, torch.int64, *pointers, int, int, *addresses, *more))
 
     def _run(
         self,
@@ -136,7 +136,7 @@ class Elementwise:
         *inputs, out = [batch.data_ptr() for batch in batches]
         scratch = workspace.data_ptr()
         self._kernel(
-            team_size(self._count, TILE), *self._table_addresses,
+            thread_count(self._count, TILE), *self._table_addresses,
             *inputs, *[scratch + offset for offset in self._coefficients], out,
             *self._sizes, scratch, *[0 if vector is None else vector.data_ptr() for vector in vectors], *more,
         )  # fmt: skip

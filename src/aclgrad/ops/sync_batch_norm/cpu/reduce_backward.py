@@ -14,7 +14,7 @@ from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import TEAM, Kernel, barrier, share, team_size
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
 
 from .channel_sums import PIECE, Pieces, channel_sums
 
@@ -41,12 +41,12 @@ def _reduce(by_rows: bool, in_order: bool) -> Any:
     products = channel_sums(_products, by_rows, in_order, False)
 
     def kernel(
-        thread: int, threads: int, team: Any, table: Any, grad: Any, x: Any, mean: int, code: int, stride: int,
+        thread: int, threads: int, group: Any, table: Any, grad: Any, x: Any, mean: int, code: int, stride: int,
         centres: Any, sums: Any, deviations: Any,
     ) -> None:  # fmt: skip
         """Leaves the sums of the whole batch where those of the first block were."""
         products(thread, threads, table, (grad, x), mean, code, stride, centres, sums, deviations)
-        barrier(team)
+        barrier(group)
         channels, elements, block = table[0], table[1], table[2]
         blocks = (elements + block - 1) // block
         first, last = share(channels, 1, thread, threads)
@@ -88,7 +88,8 @@ class BatchNormReduceBackward:
         self._mean = (DTYPE_CODES[mean.dtype], mean.strides[0])
         wide = [torch.float64] * 3
         self._sum = Kernel(
-            _reduce(pieces.by_rows, pieces.in_order), (TEAM, torch.int64, *pieces.arguments, int, int, int, *wide)
+            _reduce(pieces.by_rows, pieces.in_order),
+            (THREAD_GROUP, torch.int64, *pieces.arguments, int, int, int, *wide),
         )
         strides = [0 if meta is None else meta.strides[0] for meta in results]
         self._layouts = table([pieces.channels, DTYPE_CODES[invstd.dtype], invstd.strides[0], *strides])
@@ -102,7 +103,7 @@ class BatchNormReduceBackward:
         centres, sums, deviations = (scratch + offset for offset in self._scratch)
         if self._pieces.elements:
             self._sum(
-                team_size(self._pieces.channels * self._pieces.elements, PIECE), self._pieces.table,
+                thread_count(self._pieces.channels * self._pieces.elements, PIECE), self._pieces.table,
                 grad.data_ptr(), x.data_ptr(), mean.data_ptr(), *self._mean, centres, sums, deviations,
             )  # fmt: skip
         results = [out.data_ptr() for out in outs if out is not None]

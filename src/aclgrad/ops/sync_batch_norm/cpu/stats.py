@@ -15,7 +15,7 @@ from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import TEAM, Kernel, barrier, share, team_size
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
 
 from .channel_sums import PIECE, Pieces, channel_sums
 
@@ -63,11 +63,11 @@ def _stats(by_rows: bool, in_order: bool) -> Any:
     moments = channel_sums(_moments, by_rows, in_order, in_order)
 
     def kernel(
-        thread: int, threads: int, team: Any, table: Any, x: Any, centres: Any, sums: Any, squares: Any,
+        thread: int, threads: int, group: Any, table: Any, x: Any, centres: Any, sums: Any, squares: Any,
         mean: Any, invstd: Any, mean_stride: int, invstd_stride: int, eps: float,
     ) -> None:  # fmt: skip
         moments(thread, threads, table, (x,), None, 0, 0, centres, sums, squares)
-        barrier(team)
+        barrier(group)
         channels, elements, block = table[0], table[1], table[2]
         first, last = share(channels, 1, thread, threads)
         if elements > 0:
@@ -92,14 +92,24 @@ class BatchNormStats:
         self._numbers = (mean.strides[0], invstd.strides[0], call["eps"])
         self._kernel = Kernel(
             _stats(pieces.by_rows, pieces.in_order),
-            (TEAM, torch.int64, *pieces.arguments, *[torch.float64] * 3, mean.dtype, invstd.dtype, int, int, float),
+            (
+                THREAD_GROUP,
+                torch.int64,
+                *pieces.arguments,
+                *[torch.float64] * 3,
+                mean.dtype,
+                invstd.dtype,
+                int,
+                int,
+                float,
+            ),
         )
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         scratch = 0 if workspace is None else workspace.data_ptr()
         self._kernel(
-            team_size(self._pieces.channels * self._pieces.elements, PIECE),
+            thread_count(self._pieces.channels * self._pieces.elements, PIECE),
             self._pieces.table, args[0].data_ptr(), *[scratch + offset for offset in self._scratch],
             *[out.data_ptr() for out in outs], *self._numbers,
         )  # fmt: skip
@@ -188,7 +198,7 @@ class BatchNormGatherStatsWithCounts:
         scratch = 0 if workspace is None else workspace.data_ptr()
         running = (running_mean.data_ptr(), running_var.data_ptr()) if self._updates else ()
         self._kernel(
-            team_size(self._work, PIECE), self._table.data_ptr(), mean.data_ptr(), invstd.data_ptr(),
+            thread_count(self._work, PIECE), self._table.data_ptr(), mean.data_ptr(), invstd.data_ptr(),
             counts.data_ptr(), *[scratch + offset for offset in self._scratch], *running,
             *[out.data_ptr() for out in outs], *self._numbers,
         )  # fmt: skip
