@@ -1,8 +1,8 @@
 """The LSTM and its gradient on the CPU: one compiled kernel a layer.
 
-Phase one lays out the workspace and the table that each layer is told by (`cpu_table`); phase two fills in addresses
-and runs the layers. A kernel alternates between the recurrence over a chunk of steps and the large products of that
-chunk: `cpu_forward_input`, then `cpu_forward`; for the gradient `cpu_loop`, then `cpu_products`.
+Phase one lays out the workspace and the table that a layer's kernel reads (`cpu/places.py`, `cpu/table.py`); phase two
+fills in addresses and runs the layers. A kernel alternates between the recurrence over a chunk of steps and the large
+products of that chunk. `cpu/README.md` is the map.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from .cpu.places_backward import plan_layers
 from .cpu.places_forward import plan_forward_layers
 from .cpu.products_backward import chunk_of, multiply_chunk, pack_chunk
 from .cpu.products_forward import multiply_input, pack_input
-from .cpu.recurrence_backward import advance, is_shared, owned, run_at
+from .cpu.recurrence_backward import advance
 from .cpu.recurrence_forward import step_forward
+from .cpu.runs import is_shared, owned, run_at
 from .cpu.table import Layer, Table, sizes_of
 
 GRAIN = 100_000  # multiplications worth waking a second thread for

@@ -29,10 +29,10 @@ from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
 from ..empty import Zeros
-from .gradient_plan import BLOCK_PARTS, Plan, make_plan
+from .choose import BLOCK_PARTS, GRAIN
+from .gradient_plan import Plan, make_plan
 from .statistics import shift_of
 
-GRAIN = 1 << 20  # multiplications of one product that are worth a thread
 ONE = np.float32(1)
 
 
@@ -95,8 +95,8 @@ def _make_strip(dtype: torch.dtype) -> Any:
                     _probabilities(line, logits + i * part, n, own, top, total, scale)
                 elif kept is not None:
                     shift = top - shift_of(tops[(v + column) // part * plan.tokens + token])
-                    waiting = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
-                    _probabilities(line, waiting, n, own, shift, total, scale)
+                    less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
+                    _probabilities(line, less_top, n, own, shift, total, scale)
                 if others is not None and 0 <= own < n:
                     line[own] = -(others[token * plan.others] / total) * scale
             if softmax is not None:
@@ -214,7 +214,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
     return named(linear_cross_entropy_backward, f"linear_cross_entropy_backward_{gemm.name}")
 
 
-class Operands(NamedTuple):
+class GradientOperands(NamedTuple):
     """What the kernel reads, in the order of its arguments; None where a mode does without."""
 
     grad: Any
@@ -222,8 +222,8 @@ class Operands(NamedTuple):
     weight: Any
     target_mask: Any
     masked_target: Any
-    logits_max: Any
-    sum_exp_logits: Any
+    logits_max: Any = None
+    sum_exp_logits: Any = None
     sum_exp_others: Any = None  # but of the own targets, whose p − 1 comes from there
     softmax: Any = None
     tops: Any = None  # of every part and token: the largest logit
@@ -235,7 +235,7 @@ class Gradient:
 
     __slots__ = ("_kernel", "_numbers", "_workspace")
 
-    def __init__(self, call: Call, dtypes: Operands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
+    def __init__(self, call: Call, dtypes: GradientOperands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
         """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
         dtype = call["input"].dtype
         plan = make_plan(call, gemm_for(dtype), kept, parts)
@@ -250,7 +250,7 @@ class Gradient:
         """Bytes of scratch memory."""
         return self._workspace.size
 
-    def run(self, operands: Operands, outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
+    def run(self, operands: GradientOperands, outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
         """Compute into the outputs."""
         tensors = (workspace, *operands, *outs)
         addresses = (tensor.data_ptr() for tensor in tensors if tensor is not None)
@@ -260,19 +260,21 @@ class Gradient:
 class LinearCrossEntropyBackward:
     """Phase two of `linear_cross_entropy_backward`."""
 
-    __slots__ = ("_gradient", "_recomputes")
+    __slots__ = ("_gradient", "_names", "_unread")
 
     def __init__(self, call: Call) -> None:
-        self._recomputes = call["softmax"] is None
-        metas = self._operands([call[param.name] for param in call.spec.args])
-        dtypes = Operands(*(meta and meta.dtype for meta in metas))
+        self._names = tuple(call.spec.params)
+        self._unread = () if call["softmax"] is None else ("logits_max", "sum_exp_logits")
+        metas = self._operands([call[name] for name in self._names])
+        dtypes = GradientOperands(*(meta and meta.dtype for meta in metas))
         self._gradient = Gradient(call, dtypes._replace(target_mask=torch.uint8))  # bools are bytes too
 
-    def _operands(self, args: Sequence[Any]) -> Operands:
-        grad, x, weight, mask, target, _, logits_max, sum_exp, softmax = args
-        if not self._recomputes:
-            logits_max = sum_exp = None
-        return Operands(grad, x, weight, mask, target, logits_max, sum_exp, softmax=softmax)
+    def _operands(self, values: Sequence[Any]) -> GradientOperands:
+        """Those among the call's values that the kernel reads in this mode."""
+        given = dict(zip(self._names, values, strict=True))
+        return GradientOperands(
+            **{name: given[name] for name in GradientOperands._fields if name in given and name not in self._unread}
+        )
 
     @property
     def workspace(self) -> int:
@@ -282,7 +284,7 @@ class LinearCrossEntropyBackward:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every thread has a place there
-        self._gradient.run(self._operands(args), outs, workspace)
+        self._gradient.run(self._operands((*args, *outs)), outs, workspace)
 
 
 def linear_cross_entropy_backward(call: Call) -> Launch:

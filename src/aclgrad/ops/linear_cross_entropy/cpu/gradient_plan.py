@@ -1,20 +1,16 @@
-"""How the CPU kernel cuts its work and its workspace: decided from metadata, once per call signature."""
+"""Every number that the kernel of the gradient takes: sizes, places in the workspace, strides."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 
-from aclgrad.core.meta import contiguous_strides
-from aclgrad.core.spec import F32, Call
+from aclgrad.core.spec import Call
 from aclgrad.cpu.gemm import ALIGNMENT, Gemm
 
-BLOCK_TOKENS = 1024
-BLOCK_PARTS = 2
-PART_COLUMNS = 224  # with two panels of tokens, a strip of logits beside its operands in the level-2 cache
+from .choose import BLOCK_PARTS, block_of_p, is_direct, part_columns
 
 
 class Plan(NamedTuple):
@@ -79,10 +75,8 @@ MATRICES = {"x": "input", "w": "weight", "softmax": "softmax", "dx": "input_grad
 def make_plan(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS) -> Plan:
     """Blocks of p within the limits above, of `parts` of the columns, and of tokens as equal as strips allow."""
     tokens, features, vocabulary = call.dims
-    strip = 2 * gemm.panel_height(tokens)
-    part = part_columns(gemm)
-    block_tokens = -(-tokens // (strip * -(-tokens // BLOCK_TOKENS))) * strip
-    block_columns = part * min(parts, -(-min(tokens, vocabulary) // part))
+    strip, part = 2 * gemm.panel_height(tokens), part_columns(gemm)
+    block_tokens, block_columns = block_of_p(call.dims, strip, part, parts)
     return Plan(
         tokens=tokens,
         features=features,
@@ -98,18 +92,6 @@ def make_plan(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS) -
         **_places(call, gemm, block_tokens, block_columns),
         **_strides(call),
     )
-
-
-def is_direct(call: Call) -> bool:
-    """Whether input_grad has the type and the layout of its sums."""
-    meta = call["input_grad"]
-    return meta is not None and meta.itemsize >= F32.itemsize and meta.strides == contiguous_strides(meta.shape)
-
-
-def part_columns(gemm: Gemm) -> int:
-    """Columns of a strip of logits."""
-    whole_panels = math.lcm(gemm.rows, gemm.width)
-    return whole_panels * max(1, PART_COLUMNS // whole_panels)
 
 
 def _places(call: Call, gemm: Gemm, block_tokens: int, block_columns: int) -> dict[str, int]:

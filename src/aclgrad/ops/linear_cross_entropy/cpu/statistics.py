@@ -11,15 +11,12 @@ others add up to is p(target) − 1 of a confident token, which a difference wou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from aclgrad.core.backends import Launch
-from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import THREAD_GROUP, jit
@@ -30,11 +27,9 @@ from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
-from ..empty import Nothing
-from .statistics_plan import LANES, TASKS, Kept, Plan, make_plan
+from .choose import GRAIN, LANES, TASKS
+from .statistics_plan import Kept, Plan, make_plan
 
-STATISTICS = ("logits_max", "sum_exp_logits", "predicted_logits", "sum_exp_others", "target_mask", "masked_target")
-GRAIN = 1 << 20  # multiplications of the product that are worth a thread
 NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
 
 
@@ -177,7 +172,8 @@ def _make_kernel(dtype: torch.dtype) -> Any:
 
     def linear_online_max_sum(
         thread: int, threads: int, group: Any, sums: Any, input: Any, weight: Any, target: Any, logits_max: Any,
-        sum_exp: Any, predicted: Any, others: Any, mask: Any, masked_target: Any, kept: Any, *numbers: int,
+        sum_exp_logits: Any, predicted_logits: Any, sum_exp_others: Any, target_mask: Any, masked_target: Any,
+        kept: Any, *numbers: int,
     ) -> None:  # fmt: skip
         plan = Plan(*numbers)
         base, features = address_of(sums), plan.features
@@ -224,28 +220,43 @@ def _make_kernel(dtype: torch.dtype) -> Any:
             own = _own_row(plan, target, token)
             here = 0 <= own < plan.vocabulary
             logit = chosen[token] - top if here else ZERO
-            if others is not None:
-                others[token * plan.others] = total
+            if sum_exp_others is not None:
+                sum_exp_others[token * plan.others] = total
                 if here:
                     total += exp(logit)
             logits_max[token * plan.logits_max] = top
-            sum_exp[token * plan.sum_exp] = total
-            predicted[token * plan.predicted] = logit
+            sum_exp_logits[token * plan.sum_exp] = total
+            predicted_logits[token * plan.predicted] = logit
             if masked_target is not None:
                 masked_target[token * plan.masked_target] = max(own, 0)
-        if mask is not None:
+        if target_mask is not None:
             for byte in range(first // 8, (last + 7) // 8):
                 bits = 0
                 for bit in range(8):
                     token = byte * 8 + bit
                     elsewhere = token >= plan.tokens or _own_row(plan, target, token) < 0
                     bits |= (1 if elsewhere else 0) << bit
-                mask[byte * plan.mask] = bits
+                target_mask[byte * plan.mask] = bits
 
     return named(linear_online_max_sum, f"linear_online_max_sum_{gemm.name}")
 
 
-class OnlineMaxSum:
+class StatisticsOperands(NamedTuple):
+    """What the kernel reads and writes, in the order of its arguments; None where nobody wants it."""
+
+    input: Any
+    weight: Any
+    target: Any
+    logits_max: Any
+    sum_exp_logits: Any
+    predicted_logits: Any
+    sum_exp_others: Any = None  # but of the own targets
+    target_mask: Any = None
+    masked_target: Any = None
+    kept: Any = None  # where logits are kept
+
+
+class Statistics:
     """Phase two: passes on the addresses of a call beside the numbers of its plan."""
 
     __slots__ = ("_kernel", "_numbers", "_workspace", "kept_bytes")
@@ -257,11 +268,9 @@ class OnlineMaxSum:
         self._numbers = tuple(plan)
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
-        results = (None if call[name] is None else call[name].dtype for name in STATISTICS)
-        signature = (
-            THREAD_GROUP, torch.promote_types(dtype, F32),
-            *(call[name].dtype for name in ("input", "weight", "target")), *results, kept_as, *(int for _ in plan),
-        )  # fmt: skip
+        metas = {name: call[name] for name in StatisticsOperands._fields if name != "kept"}
+        dtypes = StatisticsOperands(**{name: meta and meta.dtype for name, meta in metas.items()}, kept=kept_as)
+        signature = (THREAD_GROUP, torch.promote_types(dtype, F32), *dtypes, *(int for _ in plan))
         self._kernel = cpu_threads.compile(_make_kernel(dtype), signature)
 
     @property
@@ -269,17 +278,7 @@ class OnlineMaxSum:
         """Bytes, of which the first `kept_bytes` hold the largest logit of every part and token in the end."""
         return self._workspace.size
 
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+    def run(self, operands: StatisticsOperands, workspace: torch.Tensor) -> None:
         """Compute into the outputs."""
-        assert workspace is not None  # every token has a place there
-        tensors = [workspace, *args[:3], *(out for out in outs if out is not None)]
-        self._kernel(self._workspace.threads(workspace), *(each.data_ptr() for each in tensors), *self._numbers)
-
-
-def linear_online_max_sum(call: Call) -> Launch:
-    """Phase one; the dtypes are the contract's."""
-    logits: Meta | None = call["vocab_parallel_logits"]
-    if not call.dims.BT:
-        return Nothing()
-    kept = Kept(0) if logits is None else Kept(call.dims.BT, *logits.strides)
-    return OnlineMaxSum(call, kept, logits and logits.dtype, exact=False)
+        addresses = (tensor.data_ptr() for tensor in (workspace, *operands) if tensor is not None)
+        self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)

@@ -7,10 +7,8 @@ from typing import NamedTuple
 from aclgrad.core.spec import Call
 from aclgrad.cpu.gemm import Gemm
 
-from .gradient_plan import part_columns, places
-
-LANES = 32  # of a row's columns that are reduced side by side
-TASKS = 4  # for every thread, if the columns alone do not give as many
+from .choose import LANES, part_columns
+from .gradient_plan import places
 
 
 class Kept(NamedTuple):

@@ -1,11 +1,11 @@
 """Linear cross entropy for training on the CPU.
 
 `loss_and_gradients` takes three products, in the memory of one and a half. The statistics come first. The logits they
-are made of wait where weight_grad will be: each block of its rows has room for H tokens' logits of that block, and is
+are made of are kept where weight_grad will be: each block of its rows holds H tokens' logits of that block, and is
 written when these have been used. Tokens beyond H have theirs computed again, and so have all if weight_grad is not
 wanted.
 
-A logit waits in as many bits as weight_grad has, less the largest of its part of the columns: what counts in the
+A logit is kept in as many bits as weight_grad has, less the largest of its part of the columns: what counts in the
 softmax is close to that, so that 16 bits lose no more than the rounding of p does.
 """
 
@@ -28,9 +28,10 @@ from aclgrad.cpu.gemm import gemm_for
 from .. import spec, spec_forward
 from ..empty import Nothing, NoTokens, Zeros
 from ..training import STATISTICS
-from .gradient import Gradient, Operands
-from .gradient_plan import BLOCK_PARTS, Plan, make_plan
-from .statistics import OnlineMaxSum
+from .choose import BLOCK_PARTS, kept_tokens, training_parts
+from .gradient import Gradient, GradientOperands
+from .gradient_plan import make_plan
+from .statistics import Statistics, StatisticsOperands
 from .statistics_plan import Kept
 
 
@@ -81,11 +82,11 @@ def _share(
         share[token] = grad[token * grad_stride] if target[token * target_stride] != ignored else 0.0
 
 
-def _measured(call: Call, known: dict[str, Value], kept: Kept, kept_as: torch.dtype | None) -> OnlineMaxSum:
+def _measured(call: Call, known: dict[str, Value], kept: Kept, kept_as: torch.dtype | None) -> Statistics:
     """Statistics of a whole vocabulary's logits, as they are."""
     whole = {"vocab_start_index": 0, "vocab_end_index": call.dims.V}
     values = {**known, **{name: call[name] for name in ("input", "weight", "target")}, **whole}
-    return OnlineMaxSum(Call(spec_forward.linear_online_max_sum.spec, values, strict=False), kept, kept_as, exact=True)
+    return Statistics(Call(spec_forward.linear_online_max_sum.spec, values, strict=False), kept, kept_as, exact=True)
 
 
 def _differentiated(call: Call, known: dict[str, Value]) -> Call:
@@ -96,14 +97,17 @@ def _differentiated(call: Call, known: dict[str, Value]) -> Call:
 
 
 def _gradient(call: Call, gradient: Call, kept: int, parts: int) -> Gradient:
-    """One machine code for logits that wait and for those that do not."""
+    """One machine code for logits that are kept and for those that are not."""
     dtype, wide, target = call["input"].dtype, torch.promote_types(call["input"].dtype, F32), call["target"].dtype
-    types = Operands(wide, dtype, dtype, None, target, wide, wide, wide, None, wide, _waiting(dtype))
+    types = GradientOperands(
+        grad=wide, input=dtype, weight=dtype, target_mask=None, masked_target=target, logits_max=wide,
+        sum_exp_logits=wide, sum_exp_others=wide, tops=wide, kept=_kept_dtype(dtype),
+    )  # fmt: skip
     return Gradient(gradient, types, kept, parts)
 
 
-def _waiting(dtype: torch.dtype) -> torch.dtype:
-    """What a logit waits as, in the memory of an element of this dtype."""
+def _kept_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What a logit is kept as, in the memory of an element of this dtype."""
     return F16 if dtype.itemsize == F16.itemsize else dtype
 
 
@@ -116,13 +120,16 @@ class LossAndGradients:
         wide = torch.promote_types(dtype, F32)
         scratch = Scratch()
         names = ("logits_max", "sum_exp_logits", "predicted_logits", "sum_exp_others", "grad")
-        self._vectors = [scratch.tensor((tokens,), wide) for _ in names]
+        self._names = tuple(call.spec.params)
+        self._vectors = {name: scratch.tensor((tokens,), wide) for name in names}
         known: dict[str, Value] = dict.fromkeys(names, Meta((tokens,), (1,), wide, call.device))
         gradient, gemm = _differentiated(call, known), gemm_for(dtype)
-        parts = BLOCK_PARTS if gemm.operand.unit == 2 * gemm.operand.depth else 1  # wider elements, narrower blocks
-        kept = _room(call, make_plan(gradient, gemm, parts=parts))
-        self._waits = kept.tokens > 0
-        self._measure = _measured(call, known, kept, _waiting(dtype) if self._waits else None)
+        parts = training_parts(gemm)
+        plan = make_plan(gradient, gemm, parts=parts)
+        tokens_kept = 0 if call["weight_grad"] is None else kept_tokens(call.dims, 2 * plan.height)
+        kept = Kept(tokens_kept, block=plan.block_columns, pitch=features) if tokens_kept else Kept(0)
+        self._keeps = kept.tokens > 0
+        self._measure = _measured(call, known, kept, _kept_dtype(dtype) if self._keeps else None)
         self._gradient = _gradient(call, gradient, kept.tokens, parts) if features else None
         self._shared = scratch.size
         self._numbers = (tokens, vocabulary, call["ignore_index"], target.strides[0], int(call["mean"]))
@@ -138,29 +145,25 @@ class LossAndGradients:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
-        x, weight, target = args[:3]
-        loss, *gradients = outs
-        top, total, predicted, others, share = (piece.view(workspace) for piece in self._vectors)
-        room = workspace[self._shared :]
-        waiting = gradients[1] if self._waits else None
-        self._measure((x, weight, target), (top, total, predicted, others, waiting), room)
-        self._add(1, *(each.data_ptr() for each in (target, others, predicted, share, loss)), *self._numbers)
+        given = dict(zip(self._names, (*args, *outs), strict=True))
+        gradients = (given["input_grad"], given["weight_grad"])
+        vectors = {name: piece.view(workspace) for name, piece in self._vectors.items()}
+        matrices = {name: given[name] for name in ("input", "weight")}
+        grad, statistics = vectors.pop("grad"), vectors
+        behind = workspace[self._shared :]
+        kept = given["weight_grad"] if self._keeps else None
+        self._measure.run(StatisticsOperands(**matrices, target=given["target"], **statistics, kept=kept), behind)
+        predicted = statistics.pop("predicted_logits")
+        summed = (given["target"], statistics["sum_exp_others"], predicted, grad, given["loss"])
+        self._add(1, *(each.data_ptr() for each in summed), *self._numbers)
         if self._gradient is None:
             Zeros()(args, gradients, None)
             return
-        operands = Operands(
-            share, x, weight, None, target, top, total, others, None, room, room if waiting is None else waiting
+        operands = GradientOperands(
+            grad, **matrices, target_mask=None, masked_target=given["target"], **statistics,
+            tops=behind, kept=behind if kept is None else kept,
         )  # fmt: skip
-        self._gradient.run(operands, gradients, room[self._measure.kept_bytes :])
-
-
-def _room(call: Call, plan: Plan) -> Kept:
-    """Whole strips of tokens, as many as weight_grad has room for, in the blocks in which it is computed."""
-    if call["weight_grad"] is None:
-        return Kept(0)
-    strip = 2 * plan.height
-    kept = plan.tokens if plan.tokens <= plan.features else plan.features // strip * strip
-    return Kept(kept, block=plan.block_columns, pitch=plan.features)
+        self._gradient.run(operands, gradients, behind[self._measure.kept_bytes :])
 
 
 class TokenLosses:
@@ -169,6 +172,7 @@ class TokenLosses:
     def __init__(self, call: Call) -> None:
         tokens, target, loss = call.dims.BT, call["target"], call["loss"]
         scratch = Scratch()
+        self._names = tuple(call.spec.params)
         self._predicted = scratch.tensor((tokens,), loss.dtype)
         self._shared = scratch.size
         known: dict[str, Value] = {name: call[name] for name in STATISTICS}
@@ -186,10 +190,12 @@ class TokenLosses:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
-        loss, top, total, others = outs
+        given = dict(zip(self._names, (*args, *outs), strict=True))
         predicted = self._predicted.view(workspace)
-        self._measure(args, (top, total, predicted, others), workspace[self._shared :])
-        self._list(1, *(each.data_ptr() for each in (args[2], others, predicted, loss)), *self._numbers)
+        read = {name: given[name] for name in ("input", "weight", "target", *STATISTICS)}
+        self._measure.run(StatisticsOperands(**read, predicted_logits=predicted), workspace[self._shared :])
+        listed = (given["target"], given["sum_exp_others"], predicted, given["loss"])
+        self._list(1, *(each.data_ptr() for each in listed), *self._numbers)
 
 
 class TokenGradients:
@@ -199,6 +205,7 @@ class TokenGradients:
         tokens, target, grad = call.dims.BT, call["target"], call["grad"]
         wide = torch.promote_types(call["input"].dtype, F32)
         scratch = Scratch()
+        self._names = tuple(call.spec.params)
         self._share_piece = scratch.tensor((tokens,), wide)
         known: dict[str, Value] = {"grad": Meta((tokens,), (1,), wide, call.device)}
         known |= {name: call[name] for name in STATISTICS}
@@ -215,10 +222,14 @@ class TokenGradients:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
-        grad, x, weight, target, _, top, total, others = args[:8]
-        share, room = self._share_piece.view(workspace), workspace[self._shared :]
-        self._share(1, *(each.data_ptr() for each in (target, grad, share)), *self._numbers)
-        self._gradient.run(Operands(share, x, weight, None, target, top, total, others, None, room, room), outs, room)
+        given = dict(zip(self._names, (*args, *outs), strict=True))
+        share, behind = self._share_piece.view(workspace), workspace[self._shared :]
+        self._share(1, *(each.data_ptr() for each in (given["target"], given["grad"], share)), *self._numbers)
+        read = {name: given[name] for name in ("input", "weight", *STATISTICS)}
+        operands = GradientOperands(
+            share, **read, target_mask=None, masked_target=given["target"], tops=behind, kept=behind
+        )  # fmt: skip
+        self._gradient.run(operands, outs, behind)
 
 
 def loss_and_gradients(call: Call) -> Launch:

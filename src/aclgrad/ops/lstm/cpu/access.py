@@ -1,4 +1,4 @@
-"""How the code of a layer reaches memory and the matrix product, for whatever dtype its tensors have."""
+"""How the code of a layer accesses memory and the matrix product, for whatever dtype its tensors have."""
 
 # ruff: noqa: ARG001  # numba fixes the arguments of overloads and intrinsics
 

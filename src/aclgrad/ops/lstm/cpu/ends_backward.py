@@ -8,7 +8,8 @@ from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, pack, panels_of
 from .products_backward import undefine_infinite, write_row
-from .recurrence_backward import Run, recur, time_of, valid_rows
+from .recurrence_backward import recur
+from .runs import Run, time_of, valid_rows
 from .table import Field, Layer, View, view
 
 TURN = 16  # features that are turned back to rows at a time

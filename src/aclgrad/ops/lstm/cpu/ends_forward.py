@@ -7,8 +7,8 @@ from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, pack
-from .recurrence_backward import Run, valid_at
 from .recurrence_forward import GATES, copy_line, pack_state, previous
+from .runs import Run, valid_at
 from .table import Field, Layer, View, view
 
 

@@ -1,4 +1,4 @@
-"""Phase one of the gradient's CPU kernel."""
+"""Where tensors and scratch of a layer lie in the gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phase one of the forward pass's CPU kernel."""
+"""Where tensors and scratch of a layer lie in the forward pass."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The large products of a chunk of steps, while its gate gradients are warm.
 
-The gate gradients lie as panels of B (see `cpu_loop`), so the weight gradients come out transposed:
+The gate gradients lie as panels of B (see `recurrence_backward.py`), so the weight gradients come out transposed:
 dwᵀ = [x | h_prev]ᵀ @ gates, with the layer's input and the previous states packed from wherever they lie. For
 dx = gates @ w_ih they are packed once more, as A. Whatever is packed is made NaN where it was infinite.
 """
@@ -15,7 +15,7 @@ from aclgrad.cpu.lanes import apart, pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .recurrence_backward import rows_before, time_of
+from .runs import rows_before, time_of
 from .table import Field, Layer, View, view
 
 

@@ -12,8 +12,8 @@ from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, multiply, pack, panels_of
-from .recurrence_backward import valid_at
 from .recurrence_forward import GATES, chunk_times, copy_line, gates_line, rows_until
+from .runs import valid_at
 from .table import Field, Layer, View, view
 
 

@@ -1,109 +1,23 @@
-"""The recurrence: gate gradients step by step, the last step of the chain first.
+"""The recurrence of the gradient: gate gradients step by step, the last step of the chain first.
 
 A step needs dh = dy + (gate gradients of the step before) @ w_hh for the hidden units of a block, then the gates of
-that block alone. So a thread owns some rows and blocks for the whole recurrence: it multiplies, takes the gate
-gradients, packs them for the next step, and meets the others once a step unless it owns all blocks of its rows. Who
-owns what does not change a single bit.
+that block alone. So a thread owns some rows and blocks for the whole recurrence (`runs.py`): it multiplies, takes the
+gate gradients and packs them for the next step.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import apart, pointer_at
-from aclgrad.cpu.threads import share
 from aclgrad.ops._shared.lstm_gates_cpu import gate_gradients
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .table import Field, Layer, View, view
+from .runs import Run, packed_step, rows_before, time_of
+from .table import Field, Layer, view
 
-NEAR_BYTES = 1 << 20  # a level-2 cache
-MANY_PANELS = 4
 READ_PER_STEP = 7  # tensors a step reads: dy, i, f, j, o, tanhc, c
-
-
-class Run(NamedTuple):
-    """Neighbouring blocks [b0, b1) of hidden units of one direction, and panels [p0, p1) of rows."""
-
-    direction: int
-    p0: int
-    p1: int
-    b0: int
-    b1: int
-
-
-@jit
-def time_of(layer: Layer, direction: int, step: int) -> int:
-    """The time index that the backward pass of a direction visits at a step."""
-    return layer.sizes.steps - 1 - step if direction == 0 else step
-
-
-@jit
-def valid_rows(layer: Layer, direction: int, step: int) -> int:
-    """How many sequences reach the time of a step."""
-    count: int = valid_at(layer, direction, time_of(layer, direction, step))
-    return count
-
-
-@jit
-def valid_at(layer: Layer, direction: int, t: int) -> int:
-    """How many sequences reach a time: they are the first ones of the batch."""
-    batch_sizes = view(layer, direction, Field.BATCH_SIZES)
-    if batch_sizes.address == 0:
-        return layer.sizes.batch
-    count: int = pointer_at(batch_sizes.address, layer.words)[t * batch_sizes.t]
-    return min(max(count, 0), layer.sizes.batch)
-
-
-@jit
-def rows_before(layer: Layer, direction: int, step: int) -> int:
-    """Rows of gate gradients before a step."""
-    rows: int = pointer_at(view(layer, direction, Field.ROWS_BEFORE).address, layer.words)[step]
-    return rows
-
-
-@jit
-def parts(layer: Layer) -> int:
-    """Into how many parts the rows are cut, so that directions x parts x blocks share out evenly.
-
-    Best is a part that one thread owns with all its blocks: then nobody waits for anybody within a recurrence. But
-    every thread reads all of w_hh then, at each step, which has to be near or serve many rows.
-    """
-    sizes = layer.sizes
-    alone = layer.threads // 2 if sizes.directions == 2 and layer.threads % 2 == 0 else layer.threads
-    most = panels_of(sizes.panels, alone)
-    near = 4 * sizes.hidden * sizes.hidden * bytes_of(layer.real) <= NEAR_BYTES
-    if alone <= sizes.panels and 8 * most * alone <= 9 * sizes.panels and (near or most >= MANY_PANELS):
-        return alone
-    items, cut = sizes.directions * sizes.blocks, 1
-    while cut < sizes.panels and cut * items % layer.threads != 0 and cut * items < 8 * layer.threads:
-        cut += 1
-    return cut
-
-
-@jit
-def is_shared(layer: Layer) -> bool:
-    """Whether threads need each other's results within a recurrence, and so must meet at each step."""
-    shared: bool = layer.sizes.directions * parts(layer) % layer.threads != 0
-    return shared
-
-
-@jit
-def owned(layer: Layer) -> tuple[int, int]:
-    """The items (direction, part of the rows, block) that the thread owns."""
-    items = layer.sizes.directions * parts(layer) * layer.sizes.blocks
-    mine: tuple[int, int] = share(items, 1, layer.thread, layer.threads)
-    return mine
-
-
-@jit
-def run_at(layer: Layer, item: int, last: int) -> Run:
-    """The run that begins at an item and ends before `last`."""
-    sizes, cut = layer.sizes, parts(layer)
-    p0, p1 = share(sizes.panels, 1, item // sizes.blocks % cut, cut)
-    b0 = item % sizes.blocks
-    return Run(item // (cut * sizes.blocks), p0, p1, b0, min(sizes.blocks, b0 + last - item))
 
 
 @jit
@@ -126,13 +40,6 @@ def advance(layer: Layer, run: Run, step: int) -> None:
             k1 = min(k0 + sizes.width, (gate + 1) * sizes.hidden)
             source = delta + (gate * sizes.blocks + block) * panel - k0 * bytes_of(real)
             pack(real, packed, source, rows, sizes.width, 4 * sizes.hidden, 1, sizes.height, run.p0, p1, k0, k1)
-
-
-@jit
-def packed_step(layer: Layer, direction: int, step: int) -> int:
-    """Where a step leaves its gate gradients for the step after; the slowest thread may still read those before."""
-    packed: View = view(layer, direction, Field.PACKED_STEP)
-    return packed.address + step % 2 * packed.t
 
 
 @jit
@@ -179,7 +86,7 @@ def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: 
             else:
                 strides = (dy.k, i.k, f.k, j.k, o.k, tanhc.k, c_prev.k)
                 here = gather(read, strides, k, count, gathered, sizes.width, element)
-            gate_row(layer, count, here, dh + state, dc + state, row, sizes.blocks * panel)
+            gradient_row(layer, count, here, dh + state, dc + state, row, sizes.blocks * panel)
 
 
 @jit
@@ -203,7 +110,7 @@ def gather(read: Any, strides: Any, first: int, count: int, target: int, width: 
 
 
 @jit
-def gate_row(layer: Layer, count: int, read: Any, dh_at: int, dc_at: int, row: int, gate_step: int) -> None:
+def gradient_row(layer: Layer, count: int, read: Any, dh_at: int, dc_at: int, row: int, gate_step: int) -> None:
     """Gate gradients of one row of a block; dc becomes that of the state the step started from."""
     element, real = layer.element, layer.real
     dy, i = apart(pointer_at(read[0], element), 0), apart(pointer_at(read[1], element), 1)

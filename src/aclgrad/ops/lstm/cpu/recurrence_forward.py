@@ -1,8 +1,8 @@
 """The recurrence of the forward pass: gates and states step by step.
 
-A step adds h_prev @ w_hhᵀ to what its input gave the gates (`cpu_forward_input`), for the hidden units of a block all
+A step adds h_prev @ w_hhᵀ to what its input gave the gates (`products_forward.py`), for the hidden units of a block all
 four gates side by side, then activates them and makes the states of that block alone. So a thread owns some rows and
-blocks for the whole recurrence, as in `cpu_loop`: it multiplies, takes the step, and packs its part of h for the next
+blocks for the whole recurrence (`runs.py`): it multiplies, takes the step, and packs its part of h for the next
 one.
 """
 
@@ -16,7 +16,7 @@ from aclgrad.cpu.vecmath import tanh
 from aclgrad.ops._shared.lstm_gates_cpu import next_state
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .recurrence_backward import Run, packed_step, time_of, valid_at
+from .runs import Run, packed_step, time_of, valid_at
 from .table import Field, Layer, View, view
 
 GATES = 4
@@ -115,7 +115,7 @@ def take_step(layer: Layer, run: Run, step: int, t: int, rows: int, gates: int) 
             if sizes.unit_strides == 0:
                 copy_line(count, state, c_prev.k, near + len(lines) * pace, 1, element)
                 state = near + len(lines) * pace
-            gate_row(layer, count, row + block * block_bytes, bias + block * block_bytes, state, to)
+            state_row(layer, count, row + block * block_bytes, bias + block * block_bytes, state, to)
             if sizes.unit_strides == 0:
                 for index in range(len(lines)):
                     if lines[index].address != 0:
@@ -149,7 +149,7 @@ def copy_line(count: int, source: int, source_step: int, target: int, target_ste
 
 
 @jit
-def gate_row(layer: Layer, count: int, gates: int, bias: int, c_prev_at: int, to: Any) -> None:
+def state_row(layer: Layer, count: int, gates: int, bias: int, c_prev_at: int, to: Any) -> None:
     """One row of a block: the four gates activated, both states, and what the gradient wants to know."""
     element, real = layer.element, layer.real
     pace = layer.sizes.width * bytes_of(real)

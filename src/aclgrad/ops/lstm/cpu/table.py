@@ -1,4 +1,4 @@
-"""What a launch tells the compiled layer: one row of 64-bit words, written in Python and read in the kernel.
+"""What a launch passes to the compiled layer: one row of 64-bit words, written in Python and read in the kernel.
 
 First the sizes, then a block of views for each direction. A view is the address of a tensor's first element and its
 strides in elements along time, batch and features; a tensor that is not there has address 0.
