@@ -38,8 +38,7 @@ def _move(running_ptr, at, exists, goal, momentum):  # type: ignore[no-untyped-d
 @jit
 def gather_stats(  # type: ignore[no-untyped-def]
     mean_ptr, invstd_ptr, counts_ptr, running_mean_ptr, running_var_ptr, mean_all_ptr, invstd_all_ptr,
-    processes, channels, mean_strides, invstd_strides, counts_stride,
-    mean_all_stride, invstd_all_stride, running_mean_stride, running_var_stride, momentum, eps,
+    processes, channels, mean_strides, invstd_strides, counts_stride, strides, momentum, eps,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Mean and invstd of the whole, and the running statistics."""
@@ -70,12 +69,12 @@ def gather_stats(  # type: ignore[no-untyped-def]
         first += ROWS
     squares = tl.sum(squares_of_rows, 0)
     known = processes > 0
-    _store_float64(mean_all_ptr + channel * mean_all_stride, tl.where(known, centre, 0.0), exists)
-    inverses = tl.where(known, 1.0 / tl.sqrt(squares / n + eps), float("nan"))
-    _store_float64(invstd_all_ptr + channel * invstd_all_stride, inverses, exists)
+    _store_float64(mean_all_ptr + channel * strides[0], tl.where(known, centre, 0.0), exists)
+    target = invstd_all_ptr + channel * strides[1]
+    _store_float64(target, tl.where(known, 1.0 / tl.sqrt(squares / n + eps), float("nan")), exists)
     if running_mean_ptr is not None:
-        _move(running_mean_ptr, channel * running_mean_stride, when(known, exists), centre, momentum)
-        _move(running_var_ptr, channel * running_var_stride, when(known, exists), squares / (n - 1.0), momentum)
+        _move(running_mean_ptr, channel * strides[2], when(known, exists), centre, momentum)
+        _move(running_var_ptr, channel * strides[3], when(known, exists), squares / (n - 1.0), momentum)
 
 
 class BatchNormGatherStatsWithCounts:
@@ -86,9 +85,10 @@ class BatchNormGatherStatsWithCounts:
     def __init__(self, call: Call) -> None:
         processes, channels = call["mean"].shape
         running = ("running_mean", "running_var")
-        left_out = running if call["running_mean"] is None else ()  # no variance without a mean
+        updates = call["running_mean"] is not None
         results, strides = vectors(call, "mean_all", "invstd_all")
-        moved, moved_strides = vectors(call, *running, left_out=left_out)
+        moved, moved_strides = vectors(call, *running, left_out=() if updates else running)
+        all_strides = (*strides.values(), *(moved_strides if updates else strides).values())  # any, where none are read
         rows = min(PROCESSES, triton.next_power_of_2(max(1, processes)))
         self._kernel = CallKernel(
             call, gather_stats, (triton.cdiv(channels, CHANNELS),),
@@ -96,7 +96,7 @@ class BatchNormGatherStatsWithCounts:
             {
                 "processes": processes, "channels": channels, "mean_strides": call["mean"].strides,
                 "invstd_strides": call["invstd"].strides, "counts_stride": call["counts"].strides[0],
-                **strides, **moved_strides, "momentum": call["momentum"], "eps": call["eps"],
+                "strides": all_strides, "momentum": call["momentum"], "eps": call["eps"],
             },
             {"ROWS": rows, "COLUMNS": CHANNELS},
         )  # fmt: skip

@@ -58,7 +58,7 @@ def gradient_products(  # type: ignore[no-untyped-def]
 @jit
 def unite_products(  # type: ignore[no-untyped-def]
     sums_ptr, products_ptr, invstd_ptr, sum_dy_ptr, sum_dy_xmu_ptr, grad_weight_ptr, grad_bias_ptr,
-    channels, parts, blocks, invstd_stride, sum_dy_stride, sum_dy_xmu_stride, grad_weight_stride, grad_bias_stride,
+    channels, parts, blocks, strides,
     LINES: tl.constexpr, CHANNELS: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """The sums of some channels from those of their groups and blocks, into whichever results are wanted."""
@@ -76,17 +76,17 @@ def unite_products(  # type: ignore[no-untyped-def]
         step += 1
     dy, dy_xmu = tl.sum(total, 0).to(tl.float32), tl.sum(total_product, 0).to(tl.float32)
     if sum_dy_ptr is not None:
-        tl.store(sum_dy_ptr + channel * sum_dy_stride, dy.to(sum_dy_ptr.dtype.element_ty), exists)
-        tl.store(sum_dy_xmu_ptr + channel * sum_dy_xmu_stride, dy_xmu.to(sum_dy_xmu_ptr.dtype.element_ty), exists)
+        tl.store(sum_dy_ptr + channel * strides[1], dy.to(sum_dy_ptr.dtype.element_ty), exists)
+        tl.store(sum_dy_xmu_ptr + channel * strides[2], dy_xmu.to(sum_dy_xmu_ptr.dtype.element_ty), exists)
     if grad_weight_ptr is not None:
-        scale = tl.load(invstd_ptr + channel * invstd_stride, exists, 0.0).to(tl.float32)
+        scale = tl.load(invstd_ptr + channel * strides[0], exists, 0.0).to(tl.float32)
         tl.store(
-            grad_weight_ptr + channel * grad_weight_stride,
+            grad_weight_ptr + channel * strides[3],
             (dy_xmu * scale).to(grad_weight_ptr.dtype.element_ty),
             exists,
         )
     if grad_bias_ptr is not None:
-        tl.store(grad_bias_ptr + channel * grad_bias_stride, dy.to(grad_bias_ptr.dtype.element_ty), exists)
+        tl.store(grad_bias_ptr + channel * strides[4], dy.to(grad_bias_ptr.dtype.element_ty), exists)
 
 
 class BatchNormReduceBackward:
@@ -107,7 +107,7 @@ class BatchNormReduceBackward:
         results, strides = vectors(call, "invstd", "sum_dy", "sum_dy_xmu", "grad_weight", "grad_bias")
         self._unite = CallKernel(
             call, unite_products, (programs,), [*kept, *results],
-            {"channels": cut.channels, "parts": cut.parts, "blocks": cut.blocks, **strides},
+            {"channels": cut.channels, "parts": cut.parts, "blocks": cut.blocks, "strides": tuple(strides.values())},
             {**at_a_time, "OVERLAP": overlap}, launch_pdl=overlap, num_warps=warps,
         )  # fmt: skip
 

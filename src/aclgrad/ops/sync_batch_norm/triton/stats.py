@@ -74,7 +74,7 @@ def moments(  # type: ignore[no-untyped-def]
 @jit
 def unite_moments(  # type: ignore[no-untyped-def]
     means_ptr, squares_ptr, mean_ptr, invstd_ptr,
-    channels, inner, group, parts, rows, height, blocks, mean_stride, invstd_stride, eps,
+    channels, inner, group, parts, rows, height, blocks, strides, eps,
     LINES: tl.constexpr, CHANNELS: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Mean and invstd of some channels, each of `inner` columns, from their moments in groups and blocks.
@@ -103,9 +103,9 @@ def unite_moments(  # type: ignore[no-untyped-def]
     variance = tl.sum(sums_of_squares, 0) / n - shift * shift
     variance = tl.where(variance < 0.0, 0.0, variance)
     result = tl.where(n > 0, near + shift, 0.0)
-    tl.store(mean_ptr + channel * mean_stride, result.to(mean_ptr.dtype.element_ty), exists)
-    inverse = (1.0 / tl.sqrt(variance + eps)).to(invstd_ptr.dtype.element_ty)
-    tl.store(invstd_ptr + channel * invstd_stride, inverse, exists)
+    tl.store(mean_ptr + channel * strides[0], result.to(mean_ptr.dtype.element_ty), exists)
+    target = invstd_ptr + channel * strides[1]
+    tl.store(target, (1.0 / tl.sqrt(variance + eps)).to(invstd_ptr.dtype.element_ty), exists)
 
 
 class BatchNormStats:
@@ -126,7 +126,7 @@ class BatchNormStats:
         results, strides = vectors(call, "mean", "invstd")
         numbers = {
             "channels": cut.channels, "inner": cut.inner, "group": cut.group, "parts": cut.parts, "rows": cut.rows,
-            "height": cut.height, "blocks": cut.blocks, **strides, "eps": call["eps"],
+            "height": cut.height, "blocks": cut.blocks, "strides": tuple(strides.values()), "eps": call["eps"],
         }  # fmt: skip
         self._unite = CallKernel(
             call, unite_moments, (programs,), [*kept, *results], numbers, {**at_a_time, "OVERLAP": overlap},
