@@ -13,6 +13,7 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any
+from aclgrad.cpu.operands import Operands
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
 from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
@@ -63,10 +64,10 @@ def _stats(by_rows: bool, in_order: bool) -> Any:
     moments = channel_sums(_moments, by_rows, in_order, in_order)
 
     def kernel(
-        thread: int, threads: int, group: Any, table: Any, x: Any, centres: Any, sums: Any, squares: Any,
+        thread: int, threads: int, group: Any, table: Any, input: Any, centres: Any, sums: Any, squares: Any,
         mean: Any, invstd: Any, mean_stride: int, invstd_stride: int, eps: float,
     ) -> None:  # fmt: skip
-        moments(thread, threads, table, (x,), None, 0, 0, centres, sums, squares)
+        moments(thread, threads, table, (input,), None, 0, 0, centres, sums, squares)
         barrier(group)
         channels, elements, block = table[0], table[1], table[2]
         first, last = share(channels, 1, thread, threads)
@@ -84,25 +85,17 @@ class BatchNormStats:
     """Phase two of `batch_norm_stats`."""
 
     def __init__(self, call: Call) -> None:
-        x, mean, invstd = (call[name] for name in ("input", "mean", "invstd"))
-        self._pieces = pieces = Pieces(x)
+        self._pieces = pieces = Pieces(call["input"])
         scratch = Scratch()
         self._scratch = [scratch.reserve(pieces.blocks * pieces.channels * 8) for _ in range(3)]
         self.workspace = scratch.size
-        self._numbers = (mean.strides[0], invstd.strides[0], call["eps"])
+        self._numbers = (call["mean"].strides[0], call["invstd"].strides[0], call["eps"])
+        function = _stats(pieces.by_rows, pieces.in_order)
+        self._input, self._results = Operands(call, function, "input"), Operands(call, function, "mean", "invstd")
+        wide = [torch.float64] * 3
         self._kernel = Kernel(
-            _stats(pieces.by_rows, pieces.in_order),
-            (
-                THREAD_GROUP,
-                torch.int64,
-                *pieces.arguments,
-                *[torch.float64] * 3,
-                mean.dtype,
-                invstd.dtype,
-                int,
-                int,
-                float,
-            ),
+            function,
+            (THREAD_GROUP, torch.int64, *pieces.arguments, *wide, *self._results.dtypes, int, int, float),
         )
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -110,8 +103,8 @@ class BatchNormStats:
         scratch = 0 if workspace is None else workspace.data_ptr()
         self._kernel(
             thread_count(self._pieces.channels * self._pieces.elements, PIECE),
-            self._pieces.table, args[0].data_ptr(), *[scratch + offset for offset in self._scratch],
-            *[out.data_ptr() for out in outs], *self._numbers,
+            self._pieces.table, *self._input.addresses(args, outs), *[scratch + offset for offset in self._scratch],
+            *self._results.addresses(args, outs), *self._numbers,
         )  # fmt: skip
 
 
