@@ -74,7 +74,7 @@ class BulkKernel(Specialised):
             if not aligned:
                 run = self._for_addresses(addresses)
         described = [block(matrix) for block, matrix in zip(self._blocks, matrices, strict=True)]
-        assert run is not None  # no grid of these is empty, and Triton's interpreter knows none of them
+        assert run is not None  # no grid of these is empty
         run(*described, *pointers, *self._numbers, *self._constants.values())
 
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:

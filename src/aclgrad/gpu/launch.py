@@ -74,10 +74,10 @@ class Specialised:
         self._constants = dict(constants or {})
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
-        self._run = None if INTERPRETING or self._empty else self._specialised(self._dtypes)
+        self._run = None if self._empty else self._specialised(self._dtypes)
 
-    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
-        """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`."""
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`; None if interpreted."""
         raise NotImplementedError
 
     def _compiled(self, *arguments: Any) -> Any:
@@ -88,9 +88,9 @@ class Specialised:
     def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
         """The launcher for pointers to these addresses."""
         pointers = stand_ins(self._dtypes, addresses)
-        run = self._misaligned.get(pointers)
-        if run is None:
-            run = self._misaligned[pointers] = self._specialised(pointers)
+        run = self._misaligned.get(pointers) or self._specialised(pointers)
+        assert run is not None  # what is interpreted has no launcher
+        self._misaligned[pointers] = run
         return run
 
 
@@ -127,7 +127,9 @@ class Kernel(Specialised):
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
-    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        if INTERPRETING:
+            return None
         kernel = self._compiled(*pointers)
         return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
