@@ -30,7 +30,7 @@ from aclgrad.cpu.workspace import ThreadWorkspace
 
 from ..empty import Zeros
 from .choose import BLOCK_PARTS, GRAIN
-from .gradient_plan import Plan, make_plan
+from .gradient_plan import GradientPlan, plan_gradient
 from .statistics import shift_of
 
 ONE = np.float32(1)
@@ -56,7 +56,7 @@ def _scaled_copy(out: Any, stride: int, source: Any, source_stride: int, count: 
 
 
 @jit
-def _own_target(token: int, plan: Plan, mask: Any, target: Any) -> int:
+def _own_target(token: int, plan: GradientPlan, mask: Any, target: Any) -> int:
     """The row of `weight` that is the token's target, -1 where a mask says it is elsewhere."""
     if mask is None:
         return target[token * plan.target]  # type: ignore[no-any-return]
@@ -65,7 +65,7 @@ def _own_target(token: int, plan: Plan, mask: Any, target: Any) -> int:
 
 
 @cache
-def _make_strip(dtype: torch.dtype) -> Any:
+def _gradient_strip(dtype: torch.dtype) -> Any:
     """`strip(...)`: p from `row` of the block of tokens at `t` and `column` of the block of the vocabulary at `v`."""
     gemm = gemm_for(dtype)
     pack, multiply, width, tall = gemm.pack, gemm.multiply, gemm.width, gemm.rows
@@ -73,8 +73,8 @@ def _make_strip(dtype: torch.dtype) -> Any:
 
     @jit
     def strip(
-        plan: Plan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any, p: Any,
-        grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any,
+        plan: GradientPlan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any,
+        p: Any, grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any,
         kept: Any, input_grad: Any, weight_grad: Any,
     ) -> None:  # fmt: skip
         height, part = plan.height, plan.part
@@ -138,9 +138,9 @@ def _make_add_product(dtype: torch.dtype) -> Any:
 
 
 @cache
-def _make_kernel(dtype: torch.dtype) -> Any:
+def _gradient_kernel(dtype: torch.dtype) -> Any:
     """The kernel for matrices of one dtype; arguments that a mode does not read and outputs not wanted are None."""
-    gemm, strip, add_product = gemm_for(dtype), _make_strip(dtype), _make_add_product(dtype)
+    gemm, strip, add_product = gemm_for(dtype), _gradient_strip(dtype), _make_add_product(dtype)
     pack, width, tall = gemm.pack, gemm.width, gemm.rows
     depth, unit = gemm.operand.depth, gemm.operand.unit
 
@@ -149,7 +149,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
         logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any, kept: Any,
         input_grad: Any, weight_grad: Any, *numbers: int,
     ) -> None:  # fmt: skip
-        plan = Plan(*numbers)
+        plan = GradientPlan(*numbers)
         base, features, height = address_of(sums), plan.features, plan.height
         feature_panels = (features + width - 1) // width
         x_b_block = feature_panels * width * (plan.block_tokens // depth) * unit
@@ -238,12 +238,12 @@ class Gradient:
     def __init__(self, call: Call, dtypes: GradientOperands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
         """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
         dtype = call["input"].dtype
-        plan = make_plan(call, gemm_for(dtype), kept, parts)
+        plan = plan_gradient(call, gemm_for(dtype), kept, parts)
         self._numbers = tuple(plan)
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
         outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
         signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *(int for _ in plan))
-        self._kernel = cpu_threads.compile(_make_kernel(dtype), signature)
+        self._kernel = cpu_threads.compile(_gradient_kernel(dtype), signature)
 
     @property
     def workspace(self) -> int:

@@ -13,7 +13,7 @@ from aclgrad.cpu.gemm import ALIGNMENT, Gemm
 from .choose import BLOCK_PARTS, block_of_p, is_direct, part_columns
 
 
-class Plan(NamedTuple):
+class GradientPlan(NamedTuple):
     """Every number the kernel needs. Places are byte offsets into the workspace, strides count elements."""
 
     tokens: int
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
     dw_column: int
 
 
-VECTORS = {
+GRADIENT_VECTORS = {
     "grad": "grad",
     "mask": "target_mask",
     "target": "masked_target",
@@ -72,12 +72,12 @@ VECTORS = {
 MATRICES = {"x": "input", "w": "weight", "softmax": "softmax", "dx": "input_grad", "dw": "weight_grad"}
 
 
-def make_plan(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS) -> Plan:
+def plan_gradient(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS) -> GradientPlan:
     """Blocks of p within the limits above, of `parts` of the columns, and of tokens as equal as strips allow."""
     tokens, features, vocabulary = call.dims
     strip, part = 2 * gemm.panel_height(tokens), part_columns(gemm)
     block_tokens, block_columns = block_of_p(call.dims, strip, part, parts)
-    return Plan(
+    return GradientPlan(
         tokens=tokens,
         features=features,
         vocabulary=vocabulary,
@@ -128,7 +128,7 @@ def _whole(size: int) -> int:
 def _strides(call: Call) -> dict[str, int]:
     """Strides of every tensor; zeros for one that is absent, or not read and therefore of any shape."""
     strides = {}
-    for field, name in VECTORS.items():
+    for field, name in GRADIENT_VECTORS.items():
         meta = call[name]
         strides[field] = meta.strides[0] if meta is not None and meta.rank == 1 else 0
     for prefix, name in MATRICES.items():

@@ -18,7 +18,7 @@ from aclgrad.cpu.operands import Operands
 from aclgrad.cpu.threads import share
 from aclgrad.cpu.vecmath import exp
 
-GRAIN = 1 << 14  # elements that are worth a thread
+LOSS_GRAIN = 1 << 14  # elements that are worth a thread
 LINE = 4096  # columns that a thread takes at a time
 ONE = np.float32(1)
 
@@ -91,7 +91,7 @@ class CrossEntropyWithMaxSum:
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute into the outputs."""
-        threads = cpu_threads.thread_count(self._work, GRAIN)
+        threads = cpu_threads.thread_count(self._work, LOSS_GRAIN)
         self._kernel(threads, *self._operands.addresses(args, outs), *self._numbers)
 
 

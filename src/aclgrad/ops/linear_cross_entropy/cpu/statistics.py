@@ -28,7 +28,7 @@ from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
 from .choose import GRAIN, LANES, TASKS
-from .statistics_plan import Kept, Plan, make_plan
+from .statistics_plan import Kept, StatisticsPlan, plan_statistics
 
 NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
 
@@ -76,7 +76,7 @@ def _copy(out: Any, step: int, source: Any, count: int, shift: Any) -> None:
 
 
 @jit
-def _keep(plan: Plan, logits: Any, token: int, column: int, values: Any, count: int, shift: Any) -> None:
+def _keep(plan: StatisticsPlan, logits: Any, token: int, column: int, values: Any, count: int, shift: Any) -> None:
     """Copy a row's logits, from a column on, to where they are wanted."""
     if plan.kept_block == 0:
         at = logits + (token * plan.kept_row + column * plan.kept_column)
@@ -94,14 +94,14 @@ def shift_of(top: Any) -> Any:
 
 
 @jit
-def _own_row(plan: Plan, target: Any, token: int) -> int:
+def _own_row(plan: StatisticsPlan, target: Any, token: int) -> int:
     """The row of `weight` that is the token's target, -1 if the shard's range does not have it."""
     wanted = target[token * plan.target]
     return wanted - plan.start if plan.start <= wanted < plan.stop else -1
 
 
 @jit
-def _merge(plan: Plan, token: int, tops: Any, totals: Any) -> Any:
+def _merge(plan: StatisticsPlan, token: int, tops: Any, totals: Any) -> Any:
     """(the largest logit, Σ exp(logit − largest)) of a token from those of its parts."""
     parts = (plan.vocabulary + plan.part - 1) // plan.part
     top = tops[token]
@@ -115,7 +115,7 @@ def _merge(plan: Plan, token: int, tops: Any, totals: Any) -> Any:
 
 @jit
 def _reduce(
-    plan: Plan, values: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any, chosen: Any,
+    plan: StatisticsPlan, values: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any, chosen: Any,
     target: Any, kept: Any,
 ) -> None:  # fmt: skip
     """Statistics of a token's logits in the columns [v, v + n)."""
@@ -134,7 +134,7 @@ def _reduce(
 
 
 @cache
-def _make_strip(dtype: torch.dtype) -> Any:
+def _statistics_strip(dtype: torch.dtype) -> Any:
     """`strip(...)`: statistics of the tokens [row, row + m) and the columns [v, v + n)."""
     gemm = gemm_for(dtype)
     multiply, width, depth, unit = gemm.multiply, gemm.width, gemm.operand.depth, gemm.operand.unit
@@ -142,8 +142,8 @@ def _make_strip(dtype: torch.dtype) -> Any:
 
     @jit
     def strip(
-        plan: Plan, base: int, row: int, m: int, v: int, n: int, w: int, logits: Any, rounded: Any, lanes: Any,
-        tops: Any, totals: Any, chosen: Any, target: Any, kept: Any,
+        plan: StatisticsPlan, base: int, row: int, m: int, v: int, n: int, w: int, logits: Any, rounded: Any,
+        lanes: Any, tops: Any, totals: Any, chosen: Any, target: Any, kept: Any,
     ) -> None:  # fmt: skip
         x = base + plan.x + row * ((plan.features + depth - 1) // depth * unit)
         down, across = (m + plan.height - 1) // plan.height, (n + width - 1) // width
@@ -164,9 +164,9 @@ def _make_strip(dtype: torch.dtype) -> Any:
 
 
 @cache
-def _make_kernel(dtype: torch.dtype) -> Any:
+def _statistics_kernel(dtype: torch.dtype) -> Any:
     """The kernel for matrices of one dtype; results that nobody wants are None."""
-    gemm, strip = gemm_for(dtype), _make_strip(dtype)
+    gemm, strip = gemm_for(dtype), _statistics_strip(dtype)
     pack, width, unit = gemm.pack, gemm.width, gemm.operand.unit
     narrow = unit // dtype.itemsize  # elements of the dtype in the place of a sum
 
@@ -175,7 +175,7 @@ def _make_kernel(dtype: torch.dtype) -> Any:
         sum_exp_logits: Any, predicted_logits: Any, sum_exp_others: Any, target_mask: Any, masked_target: Any,
         kept: Any, *numbers: int,
     ) -> None:  # fmt: skip
-        plan = Plan(*numbers)
+        plan = StatisticsPlan(*numbers)
         base, features = address_of(sums), plan.features
         first, last = share((plan.tokens + plan.height - 1) // plan.height, 1, thread, threads)
         pack(
@@ -264,14 +264,14 @@ class Statistics:
     def __init__(self, call: Call, kept: Kept, kept_as: torch.dtype | None, *, exact: bool) -> None:
         """Logits are kept in the dtype `kept_as`, or not at all."""
         dtype = call["input"].dtype
-        plan = make_plan(call, gemm_for(dtype), kept, exact)
+        plan = plan_statistics(call, gemm_for(dtype), kept, exact)
         self._numbers = tuple(plan)
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
         metas = {name: call[name] for name in StatisticsOperands._fields if name != "kept"}
         dtypes = StatisticsOperands(**{name: meta and meta.dtype for name, meta in metas.items()}, kept=kept_as)
         signature = (THREAD_GROUP, torch.promote_types(dtype, F32), *dtypes, *(int for _ in plan))
-        self._kernel = cpu_threads.compile(_make_kernel(dtype), signature)
+        self._kernel = cpu_threads.compile(_statistics_kernel(dtype), signature)
 
     @property
     def workspace(self) -> int:

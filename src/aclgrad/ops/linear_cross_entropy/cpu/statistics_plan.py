@@ -25,7 +25,7 @@ class Kept(NamedTuple):
     pitch: int = 0
 
 
-class Plan(NamedTuple):
+class StatisticsPlan(NamedTuple):
     """Every number the kernel needs. Places are byte offsets into the workspace, strides count elements."""
 
     tokens: int
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     kept_pitch: int
 
 
-VECTORS = {
+STATISTICS_VECTORS = {
     "target": "target",
     "logits_max": "logits_max",
     "sum_exp": "sum_exp_logits",
@@ -84,7 +84,7 @@ VECTORS = {
 }
 
 
-def make_plan(call: Call, gemm: Gemm, kept: Kept, exact: bool) -> Plan:
+def plan_statistics(call: Call, gemm: Gemm, kept: Kept, exact: bool) -> StatisticsPlan:
     """Tasks of one part of the columns each, and of all tokens unless that leaves threads idle."""
     tokens, features, vocabulary = call.dims[:3]
     height, part = gemm.panel_height(tokens), part_columns(gemm)
@@ -107,8 +107,10 @@ def make_plan(call: Call, gemm: Gemm, kept: Kept, exact: bool) -> Plan:
         for prefix, name in (("x", "input"), ("w", "weight"))
         for axis, stride in zip(("row", "column"), call[name].strides, strict=True)
     }
-    vectors = {field: call[name].strides[0] if call[name] is not None else 0 for field, name in VECTORS.items()}
-    return Plan(
+    vectors = {
+        field: call[name].strides[0] if call[name] is not None else 0 for field, name in STATISTICS_VECTORS.items()
+    }
+    return StatisticsPlan(
         tokens, features, vocabulary, call["vocab_start_index"], call["vocab_end_index"],
         height=height, part=part, stride=stride, exact=int(exact),
         **places(for_all, "shared"), **places(of_each, "each"), **matrices, **vectors,

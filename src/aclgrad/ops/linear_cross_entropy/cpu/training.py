@@ -30,7 +30,7 @@ from ..empty import Nothing, NoTokens, Zeros
 from ..training import STATISTICS
 from .choose import BLOCK_PARTS, kept_tokens, training_parts
 from .gradient import Gradient, GradientOperands
-from .gradient_plan import make_plan
+from .gradient_plan import plan_gradient
 from .statistics import Statistics, StatisticsOperands
 from .statistics_plan import Kept
 
@@ -125,7 +125,7 @@ class LossAndGradients:
         known: dict[str, Value] = dict.fromkeys(names, Meta((tokens,), (1,), wide, call.device))
         gradient, gemm = _differentiated(call, known), gemm_for(dtype)
         parts = training_parts(gemm)
-        plan = make_plan(gradient, gemm, parts=parts)
+        plan = plan_gradient(gradient, gemm, parts=parts)
         tokens_kept = 0 if call["weight_grad"] is None else kept_tokens(call.dims, 2 * plan.height)
         kept = Kept(tokens_kept, block=plan.block_columns, pitch=features) if tokens_kept else Kept(0)
         self._keeps = kept.tokens > 0
