@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -77,10 +78,10 @@ class Operands:
                     pointers[k] = base + offset
         return pointers
 
-    def of_call(self, call: Call) -> Callable[[Sequence[Any], Sequence[Any], torch.Tensor | None], list[Pointer]]:
+    def of_call(self, call: Call) -> Callable[[Sequence[Any], Sequence[Any], torch.Tensor | None], Sequence[Pointer]]:
         """What to launch with, as a function of a launch's arguments, outputs and workspace.
 
-        All of it is one sequence: arguments and outputs in the contract's order, None, pieces of the workspace.
+        It picks from one sequence: arguments and outputs in the contract's order, None, pieces of the workspace.
         """
         names = list(call.spec.params)
         order = [len(names)] * len(self.dtypes)
@@ -88,22 +89,24 @@ class Operands:
             order[k] = names.index(name)
         for index, (k, _, _) in enumerate(self._pieces):
             order[k] = len(names) + 1 + index
-        offsets = [offset for _, offset in self._bytes]
+        pick: Callable[[tuple[Any, ...]], tuple[Pointer, ...]] = itemgetter(*order)
+        if len(order) == 1:  # of one, it would give no tuple
+            pick = itemgetter(slice(order[0], order[0] + 1))
+        pieces, offsets = self._pieces, [offset for _, offset in self._bytes]
 
-        def pointers(args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> list[Pointer]:
-            if not offsets:
-                values: tuple[Any, ...] = (*args, *outs, None)
-            elif INTERPRETING:
-                assert workspace is not None
-                pieces = [placed(piece, workspace, offset) for _, piece, offset in self._pieces]
-                values = (*args, *outs, None, *pieces)
-            else:
-                assert workspace is not None
-                base = workspace.data_ptr()
-                values = (*args, *outs, None, *[base + offset for offset in offsets])
-            return [values[k] for k in order]
+        def from_call(args: Sequence[Any], outs: Sequence[Any], _: torch.Tensor | None) -> Sequence[Pointer]:
+            return pick((*args, *outs, None))
 
-        return pointers
+        def from_workspace(
+            args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None
+        ) -> Sequence[Pointer]:
+            assert workspace is not None
+            if INTERPRETING:
+                return pick((*args, *outs, None, *[placed(piece, workspace, offset) for _, piece, offset in pieces]))
+            base = workspace.data_ptr()
+            return pick((*args, *outs, None, *[base + offset for offset in offsets]))
+
+        return from_workspace if pieces else from_call
 
 
 class NamedKernel:
