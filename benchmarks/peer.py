@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from aclgrad.core.plan import Operator
+
 Prepared = Callable[[], Any]
 CPU, CUDA = ("cpu",), ("cuda",)
 MOST_SHAPES = 64  # for which torch.compile keeps code
@@ -40,6 +42,11 @@ def loaded(module: Module, x: Tensor, params: Sequence[Tensor]) -> Module:
         for own, given in zip(module.parameters(), params, strict=True):
             own.copy_(given)
     return module
+
+
+def named(operator: Operator, args: Sequence[Any]) -> dict[str, Any]:
+    """An operator's arguments by the names of its contract."""
+    return dict(zip((arg.name for arg in operator.spec.args), args, strict=True))
 
 
 no_tf32 = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from aclgrad.ops.linear_cross_entropy.reference import owned_targets
+from aclgrad.ops.lstm.spec import lstm_backward
 
-from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded, without_tf32
+from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded, named, without_tf32
 from .peers_forward import FORWARD
 
 
@@ -72,16 +73,15 @@ def torch_lstm(*args: Any) -> Prepared:
 
     Its forward runs here, outside the timed part, on the same input; the activations it saves are its own.
     """
-    x, hx, params, dy, dh, dc = args[:6]
-    has_bias, layers, _, _, bidirectional, batch_first = args[14:20]
-    hidden = hx[0].shape[2]
-    empty = nn.LSTM(x.shape[2], hidden, layers, has_bias, batch_first, bidirectional=bidirectional)
-    lstm = loaded(empty, x, params)
+    given = named(lstm_backward, args)
+    x, hx, options = given["input"], given["hx"], (given["num_layers"], given["has_bias"], given["batch_first"])
+    empty = nn.LSTM(x.shape[2], hx[0].shape[2], *options, bidirectional=given["bidirectional"])
+    lstm = loaded(empty, x, given["params"])
     leaves = [x.detach().requires_grad_(), *(state.detach().requires_grad_() for state in hx)]
     y, (hy, cy) = lstm(leaves[0], (leaves[1], leaves[2]))
     wanted = [*leaves, *lstm.parameters()]
-    given = [(out, grad) for out, grad in ((y, dy), (hy, dh), (cy, dc)) if grad is not None]
-    outputs, gradients = [out for out, _ in given], [grad for _, grad in given]
+    pairs = [(out, given[name]) for out, name in ((y, "dy"), (hy, "dh"), (cy, "dc")) if given[name] is not None]
+    outputs, gradients = [out for out, _ in pairs], [grad for _, grad in pairs]
     return lambda: torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
 
 

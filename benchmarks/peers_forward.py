@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded, without_tf32
+from aclgrad.ops.lstm.spec import lstm
+
+from .peer import CPU, CUDA, Peer, Prepared, compiled, loaded, named, without_tf32
 
 
 def aten_hardsigmoid(x: Tensor) -> Prepared:
@@ -38,13 +40,15 @@ def aten_cell(x: Tensor, h: Tensor, cx: Tensor, input_bias: Tensor | None, hidde
 
 def torch_lstm(*args: Any) -> Prepared:
     """The forward pass of nn.LSTM in training, which keeps what its backward pass needs, as ours does."""
-    x, params, hx, _, has_bias, layers, _, _, bidirectional, batch_first = args
-    empty = nn.LSTM(x.shape[2], params[1].shape[1], layers, has_bias, batch_first, bidirectional=bidirectional)
-    lstm = loaded(empty, x, params)
+    given = named(lstm, args)
+    x, params, hx = given["input"], given["params"], given["hx"]
+    options = (given["num_layers"], given["has_bias"], given["batch_first"])
+    empty = nn.LSTM(x.shape[2], params[1].shape[1], *options, bidirectional=given["bidirectional"])
+    module = loaded(empty, x, params)
     leaf = x.detach().requires_grad_()
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
-        y, (hy, cy) = lstm(leaf, None if hx is None else tuple(hx))
+        y, (hy, cy) = module(leaf, None if hx is None else tuple(hx))
         return y.detach(), hy.detach(), cy.detach()
 
     return run

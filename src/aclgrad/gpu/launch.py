@@ -42,11 +42,11 @@ def jit(function: Callable[..., Any]) -> Any:
     return triton.jit(function)
 
 
-class Kernel:
-    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+class Specialised:
+    """A function with its grid, numbers and constants, compiled when it is made: for pointers that are aligned.
 
-    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
-    in the call. `options` are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
+    For others it is compiled when they come. A subclass says what else its function takes, and launches it. `options`
+    are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
     """
 
     __slots__ = (
@@ -74,7 +74,34 @@ class Kernel:
         self._constants = dict(constants or {})
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
-        self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
+        self._run = None if self._empty else self._specialised(self._dtypes)
+
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`; None if interpreted."""
+        raise NotImplementedError
+
+    def _compiled(self, *arguments: Any) -> Any:
+        """The function compiled for arguments, dtypes or stand-ins for tensors; its numbers come behind them."""
+        settings = {**self._constants, **self._options}
+        return compiled(self._function, (*arguments, *self._numbers), self._grid, self._device, **settings)
+
+    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
+        """The launcher for pointers to these addresses."""
+        pointers = stand_ins(self._dtypes, addresses)
+        run = self._misaligned.get(pointers) or self._specialised(pointers)
+        assert run is not None  # what is interpreted has no launcher
+        self._misaligned[pointers] = run
+        return run
+
+
+class Kernel(Specialised):
+    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+
+    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
+    in the call.
+    """
+
+    __slots__ = ()
 
     def __call__(self, *pointers: Pointer) -> None:
         """Launch. The tensors are on the kernel's device, which is the current one (see `OnDevice`)."""
@@ -100,18 +127,11 @@ class Kernel:
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
-    def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
-        """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
-        arguments = (*pointers, *self._numbers)
-        kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        if INTERPRETING:
+            return None
+        kernel = self._compiled(*pointers)
         return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
-
-    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
-        lying = stand_ins(self._dtypes, addresses)
-        run = self._misaligned.get(lying)
-        if run is None:
-            run = self._misaligned[lying] = self._compiled(lying)
-        return run
 
 
 def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.device, **settings: Any) -> Any:

@@ -13,7 +13,7 @@ from ...core.spec import Call
 from ...cpu.compiler import jit
 from ...cpu.lanes import cast
 from ...cpu.strided import TILE, Loops, elementwise
-from ...cpu.threads import Kernel, team_size
+from ...cpu.threads import Kernel, thread_count
 
 SIXTH = math.nextafter(1 / 6, 1)  # three of the float64 below 1/6 are less than 1/2, so that -3 would not give 0
 
@@ -69,7 +69,7 @@ class Pointwise:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         addresses = [tensor.data_ptr() for tensor in (*args, *outs)]
-        self._kernel(team_size(self._count, TILE), self._table_address, *addresses)
+        self._kernel(thread_count(self._count, TILE), self._table_address, *addresses)
 
 
 class InPlace(Pointwise):
