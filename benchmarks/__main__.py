@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console = Console(width=LOG_WIDTH)
     if options.readme is not None:
-        for shown in markdown.insert_newest(options.results, options.readme):
-            console.print(f"{options.readme} shows {shown}")
+        show_newest(options.results, options.readme, console)
         return 0
     kind = DEVICES[options.device]
     effort = QUICK if options.quick else replace(kind.thorough, patience=Patience(options.wait))
@@ -100,6 +100,17 @@ def keep(report: Report, folder: Path, console: Console) -> None:
     console.print(f"saved {path.name} in {folder.name}/")
 
 
+def show_newest(folder: Path, page: Path, console: Console) -> None:
+    """Put the newest report of each kind of device between its markers, and draw them all beside their files."""
+    from .overview import draw
+
+    reports = markdown.newest(folder)
+    for name, report in reports.items():
+        markdown.insert(report, os.path.relpath(folder / f"{name}.md", page.parent), page)
+        console.print(f"{page} shows {name}")
+    draw(list(reports.values()), folder / "overview.png")
+
+
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default=EVERYTHING, metavar="PATTERN", help="rows whose key contains this: cell*B64")
@@ -110,7 +121,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON and pictures")
     parser.add_argument(
         "--readme", type=Path, nargs="?", const=machine.ROOT / "README.md", metavar="FILE",
-        help="measure nothing; put the newest saved table of each kind of device between its markers in FILE",
+        help="measure nothing; put the newest saved figures of each kind of device between its markers in FILE",
     )  # fmt: skip
     return parser
 

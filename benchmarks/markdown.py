@@ -1,7 +1,8 @@
-"""The report as a markdown table between two markers of a file."""
+"""The report as a markdown page, and in brief between two markers of a file."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +12,7 @@ from .report import OURS, Regime, Report, Row
 from .terminal import SHORT_DTYPES, mib, quantity, seconds, unit_of
 from .timing import Timing
 
+WIDTH = 120  # columns of the text
 LEFT, RIGHT = "---", "---:"
 COLUMNS = {
     "Operator": LEFT, "Case": LEFT, "dtype": LEFT, "Time": RIGHT, "Peer": LEFT, "Peer's time": RIGHT,
@@ -18,23 +20,31 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def render(report: Report, whole: bool = True) -> str:
-    """A line about the machine, one table row per case with its dtypes side by side, then overhead and the summary.
-
-    Without `whole` only the rows that a bar is about, and those whose gate is red.
-    """
+def render(report: Report) -> str:
+    """A line about the machine, one table row per case with its dtypes side by side, then overhead and the summary."""
     lines = [title(report.machine), "", _line(list(COLUMNS)), _line(list(COLUMNS.values()))]
     shown = ""
-    rows_to_show = [row for row in report.rows if whole or row.main is None or report.bars_of(row.key)]
-    for (operator, _), group in groupby(rows_to_show, key=lambda row: (row.operator, row.case)):
+    for (operator, _), group in groupby(report.rows, key=lambda row: (row.operator, row.case)):
         rows = list(group)
         lines.append(_line([f"`{operator}`" if operator != shown else "", *_case(rows)]))
         shown = operator
-    lines += ["", *_overhead(report), "", report.summary()]
-    missed = [f"{j.key} {j.says} (seen {quantity(j.quantity, j.value)})" for j in report.bars if j.met is False]
-    if missed:
-        lines += ["", "Missed: " + "; ".join(missed) + "."]
+    missed = _missed(report)
+    for text in (*_overhead(report), report.summary(), f"Missed: {missed}." if missed else ""):
+        lines += ["", *textwrap.wrap(text, WIDTH, break_on_hyphens=False)] if text else []
     return "\n".join(lines) + "\n"
+
+
+def brief(report: Report, page: str) -> str:
+    """An item of a list: the machine, the summary and what was missed, with a link to the page of all rows."""
+    missed = _missed(report)
+    text = f"**{title(report.machine)}**; [all rows]({page}). {report.summary().capitalize()}."
+    if missed:
+        text += f" Missed: {missed}."
+    return textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
+def _missed(report: Report) -> str:
+    return "; ".join(f"{j.key} {j.says} (seen {quantity(j.quantity, j.value)})" for j in report.bars if j.met is False)
 
 
 def _case(rows: Sequence[Row]) -> list[str]:
@@ -99,28 +109,26 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def insert(report: Report, path: Path) -> None:
+def insert(report: Report, page: str, path: Path) -> None:
     """Replace what stands between the markers of the report's kind of device."""
     text = path.read_text()
     start, end = markers(report.machine["kind"])
     if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
         raise SystemExit(f"{path.name} has no {start} … {end}, expected one pair")
     before, rest = text.split(start)
-    path.write_text(f"{before}{start}\n{render(report, whole=False)}{end}{rest.split(end)[1]}")
+    path.write_text(f"{before}{start}\n{brief(report, page)}{end}{rest.split(end)[1]}")
 
 
-def insert_newest(folder: Path, page: Path) -> list[str]:
-    """Put the newest report of each kind of device into its place; returns the files' names."""
-    newest: dict[str, tuple[str, str, Report]] = {}
+def newest(folder: Path) -> dict[str, Report]:
+    """The newest report of each kind of device, by the name of its file without the ending."""
+    found: dict[str, tuple[str, str, Report]] = {}
     for path in sorted(folder.glob("*.json")):
         report = Report.load(path)
         kind, date = report.machine["kind"], report.machine["date"]
-        newest[kind] = max(newest.get(kind, ("", "", report)), (date, path.name, report), key=lambda found: found[:2])
-    for _, _, report in newest.values():
-        insert(report, page)
-    return [name for _, name, _ in newest.values()]
+        found[kind] = max(found.get(kind, ("", "", report)), (date, path.stem, report), key=lambda entry: entry[:2])
+    return {name: report for _, name, report in found.values()}
 
 
 def markers(kind: str) -> tuple[str, str]:
-    """Between which the table of a kind of device stands."""
+    """Between which the figures of a kind of device stand."""
     return f"<!-- bench {kind}: start -->", f"<!-- bench {kind}: end -->"

@@ -80,7 +80,9 @@ def _lines(rows: list[Row]) -> float:
 
 def _reach(rows: list[Row], report: Report) -> tuple[float, float]:
     """Where the axis of the speed-ups begins and ends."""
-    values = [_main(row).speedup or 1 for row in rows] + [limit for row in rows for limit, _ in _limits(row, report)]
+    values = [main_regime(row).speedup or 1 for row in rows] + [
+        limit for row in rows for limit, _ in _limits(row, report)
+    ]
     return min([0.45, *(v / 1.7 for v in values)]), min(MOST, max([2.5, *(v * 1.6 for v in values)]))
 
 
@@ -101,7 +103,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> list[float]:
             "backgroundcolor": "white",
         }
         axes.text(0.005, y - 1.05, operator, weight="bold", **heading)
-        axes.text(0.995, y - 1.05, f"against {_main(members[0]).peer}", ha="right", color=FAINT, **heading)
+        axes.text(0.995, y - 1.05, f"against {main_regime(members[0]).peer}", ha="right", color=FAINT, **heading)
         for case, dtypes in groupby(members, key=lambda row: row.case):
             first = y
             for row in dtypes:
@@ -124,7 +126,7 @@ def _speedups(axes: Axes, rows: list[Row], report: Report) -> list[float]:
 def _shares(axes: Axes, rows: list[Row], places: list[float], report: Report) -> None:
     """How near each row is to what the machine can do."""
     for row, y in zip(rows, places, strict=True):
-        share = _main(row).share_of_bound or 0.0
+        share = main_regime(row).share_of_bound or 0.0
         axes.barh(y, share, height=0.78, color=COLORS[row.dtype], zorder=2)
         missed = False
         for judged in report.bars_of(row.key):
@@ -135,7 +137,7 @@ def _shares(axes: Axes, rows: list[Row], places: list[float], report: Report) ->
         label: dict[str, Any] = {"va": "center", "fontsize": 8, "color": color, "weight": weight}
         axes.text(share + 0.02, y, f"{share:.2f}", path_effects=[HALO], zorder=6, **label)
     axes.axvline(1, color=INK, linewidth=1, zorder=3)
-    axes.set_xlim(0, max([1.3, *((_main(row).share_of_bound or 0) * 1.25 for row in rows)]))
+    axes.set_xlim(0, max([1.3, *((main_regime(row).share_of_bound or 0) * 1.25 for row in rows)]))
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.grid(axis="x", color=GRID, zorder=0)
     axes.set_title("Share of the bound", loc="left", weight="bold", fontsize=12)
@@ -154,7 +156,7 @@ def _legend(rows: list[Row]) -> list[Artist]:
     return handles
 
 
-def _main(row: Row) -> Regime:
+def main_regime(row: Row) -> Regime:
     """The regime of a row that has one."""
     assert row.main is not None
     return row.main
@@ -167,7 +169,7 @@ def _limits(row: Row, report: Report) -> list[tuple[float, bool | None]]:
 
 
 def _one(axes: Axes, y: float, row: Row, report: Report) -> None:
-    speedup = _main(row).speedup or 1.0
+    speedup = main_regime(row).speedup or 1.0
     axes.barh(y, speedup - 1, left=1, height=0.78, color=COLORS[row.dtype], zorder=2)
     ends, missed = [speedup], False
     if row.cold and row.cold.speedup:

@@ -290,24 +290,42 @@ def test_report_survives_json(report, tmp_path):
     assert json.loads(path.read_text())["rows"][2]["main"] is None
 
 
-def test_markdown_goes_between_the_markers(report, tmp_path):
+def test_the_page_of_a_machine_has_all_rows(report):
+    text = markdown.render(report)
+    assert "| fp32 / fp16 | 100 / 400 µs | aten | 200 / 200 µs | 2.00× / 0.50× | 0.50 / 0.12 | 1.00× |" in text
+    assert "gate red" in text and "1 met, 1 missed" in text and "Missed: hardsigmoid_backward/1Mi/float16" in text
+
+
+def test_the_brief_goes_between_the_markers(report, tmp_path):
     page = tmp_path / "README.md"
     start, end = markdown.markers("cpu")
     page.write_text(f"before\n{start}\nformer\n{end}\nafter\n")
-    markdown.insert(report, page)
-    markdown.insert(report, page)
+    for _ in range(2):
+        markdown.insert(report, "results/some.md", page)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "former" not in text
-    assert "| fp32 / fp16 | 100 / 400 µs | aten | 200 / 200 µs | 2.00× / 0.50× | 0.50 / 0.12 | 1.00× |" in text
-    assert "gate red" in text and "1 met, 1 missed" in text and "Missed: hardsigmoid_backward/1Mi/float16" in text
+    assert max(map(len, text.splitlines())) <= 120
+    shown = " ".join(text.split())
+    assert "[all rows](results/some.md)" in shown and "1 met, 1 missed" in shown
+    assert "Missed: hardsigmoid_backward/1Mi/float16" in shown
 
 
 def test_markdown_wants_markers(report, tmp_path):
     page = tmp_path / "README.md"
     page.write_text("nothing here")
     with pytest.raises(SystemExit, match="has no"):
-        markdown.insert(report, page)
+        markdown.insert(report, "results/some.md", page)
     assert page.read_text() == "nothing here"
+
+
+def test_the_newest_report_of_each_kind_is_shown(report, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text("\n".join(markdown.markers("cpu")))
+    for name, date in (("older", "2026-01-01"), ("newer", "2026-02-01")):
+        replace(report, machine={**report.machine, "date": date}).save(tmp_path / f"{name}.json")
+    command.show_newest(tmp_path, page, Console(file=io.StringIO()))
+    assert "(newer.md)" in page.read_text() and "older" not in page.read_text()
+    assert (tmp_path / "overview.png").stat().st_size > 5_000
 
 
 def test_terminal_shows_no_speed_for_a_red_row(report):

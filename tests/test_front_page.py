@@ -14,6 +14,11 @@ from aclgrad.core.registry import operators
 from aclgrad.frontends.cli import app
 
 README = Path(__file__).parents[1] / "README.md"
+PAGES = sorted(
+    page
+    for page in README.parent.rglob("*.md")
+    if not any(part.startswith(".") for part in page.relative_to(README.parent).parts)
+)
 runner = CliRunner()
 
 
@@ -61,11 +66,26 @@ def test_the_readme_names_every_operator():
         assert f"src/{folder}/README.md" in text
 
 
-def test_links_lead_somewhere():
-    root = README.parent
-    for page in [README, *root.glob("docs/*.md"), root / "CONTRIBUTING.md", *root.glob("src/aclgrad/ops/*/README.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def anchors(page):
+    """What a link into a page may name: its headings as Markdown viewers spell them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(README.parent)))
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        found = page.parent / target if target else page
+        assert found.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(found), f"{page.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(README.parent)))
+def test_lines_are_no_longer_than_120_columns(page):
+    """But rows of tables, which cannot be wrapped."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if len(line) > 120 and not line.startswith("|")]
 
 
 def test_list_and_explain():
