@@ -252,7 +252,7 @@ def test_phases_fit_the_budget(dims):
     tokens, hidden, rows = dims
     x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
     target = torch.empty(tokens, dtype=torch.int64, device="meta")
-    call, _ = OPERATOR.describe((x, w, target, -100, True, True, True))
+    call, _ = OPERATOR.judge((x, w, target, -100, True, True, True))
     budget = triton_training.BUDGET - 24 * tokens
     chunk, borrowed = triton_phases.chunk_rows(call, budget), triton_phases.borrowable(call, budget)
     of_statistics = 8 * -(-rows // 256) + 4

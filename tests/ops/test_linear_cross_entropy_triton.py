@@ -92,7 +92,7 @@ def test_memory_is_bounded_and_p_never_whole(dims):
             ((tokens,), torch.bool), ((tokens,), torch.int64), ((tokens,), torch.float32),
         )
     ]  # fmt: skip
-    call, _ = OPERATOR.describe((*meta[:5], 0.0, meta[5], meta[5], None))
+    call, _ = OPERATOR.judge((*meta[:5], 0.0, meta[5], meta[5], None))
     for budget, strip in (
         (triton_gradient.P_ALONE, triton_gradient.STRIP_AS_RESERVE),
         (triton_gradient.P_BESIDE_LOGITS, triton_gradient.STRIP),
