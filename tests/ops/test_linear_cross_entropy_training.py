@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from aclgrad.core.errors import InvalidArgument
-from aclgrad.ops.linear_cross_entropy import training, triton_phases, triton_products, triton_training
+from aclgrad.ops.linear_cross_entropy import training
+from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.testing import judge, poisoned_memory
 from aclgrad.testing.tolerance import naive_dtype
 
@@ -196,8 +197,8 @@ def test_same_bits_for_any_number_of_threads():
 
 @pytest.fixture
 def short_of_memory(monkeypatch):
-    monkeypatch.setattr(triton_training, "BUDGET", 150_000)
-    monkeypatch.setattr(triton_phases, "SUMS", 0)
+    monkeypatch.setattr(choose, "BUDGET", 150_000)
+    monkeypatch.setattr(choose, "WEIGHT_GRAD_SUMS", 0)
     OPERATOR._plans.clear()
     yield monkeypatch
     OPERATOR._plans.clear()
@@ -216,18 +217,18 @@ def run_triton(x, w, target):
 @pytest.mark.parametrize("sums", [0, 1 << 20], ids=["added in its own dtype", "added in float32"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
-    short_of_memory.setattr(triton_phases, "SUMS", sums)
+    short_of_memory.setattr(choose, "WEIGHT_GRAD_SUMS", sums)
     with torch.device("cuda" if GPU else "cpu"):
-        assert run_triton(*head(300, 16, 200, dtype)) == ["InTurn"]
+        assert run_triton(*head(300, 16, 200, dtype)) == ["InWorkspace"]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize(
-    ("tokens", "budget", "phases"), [(140, 200_000, ["Borrowed"]), (290, 140_000, ["Borrowed", "InTurn"])]
+    ("tokens", "budget", "phases"), [(140, 200_000, ["InWeightGrad"]), (290, 140_000, ["InWeightGrad", "InWorkspace"])]
 )
 def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, short_of_memory):
-    short_of_memory.setattr(triton_training, "BUDGET", budget)
+    short_of_memory.setattr(choose, "BUDGET", budget)
     with torch.device("cuda" if GPU else "cpu"):
         assert run_triton(*head(tokens, 144, 528, dtype)) == phases
 
@@ -236,10 +237,10 @@ def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, sh
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 def test_sums_in_float32_begin_with_what_was_borrowed_for(dtype, short_of_memory):
     """The more multiprocessors, the more products count as small, and small ones are summed in float32."""
-    short_of_memory.setattr(triton_training, "BUDGET", 140_000)
-    short_of_memory.setattr(triton_products, "multiprocessors", lambda device: 132)
+    short_of_memory.setattr(choose, "BUDGET", 140_000)
+    short_of_memory.setattr(choose, "multiprocessors", lambda device: 132)
     with torch.device("cuda" if GPU else "cpu"):
-        assert run_triton(*head(290, 144, 528, dtype)) == ["Borrowed", "InTurn"]
+        assert run_triton(*head(290, 144, 528, dtype)) == ["InWeightGrad", "InWorkspace"]
 
 
 @pytest.mark.gpu
@@ -253,11 +254,11 @@ def test_phases_fit_the_budget(dims):
     x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
     target = torch.empty(tokens, dtype=torch.int64, device="meta")
     call, _ = OPERATOR.judge((x, w, target, -100, True, True, True))
-    budget = triton_training.BUDGET - 24 * tokens
-    chunk, borrowed = triton_phases.chunk_rows(call, budget), triton_phases.borrowable(call, budget)
+    budget = choose.BUDGET - 24 * tokens
+    chunk, borrowed = choose.chunk_rows(call, budget), choose.tokens_in_weight_grad(call, budget)
     of_statistics = 8 * -(-rows // 256) + 4
     assert 0 < chunk * (2 * rows + of_statistics) <= budget
     if borrowed:
-        columns = triton_phases.block_columns(call, borrowed, budget)
+        columns = choose.block_columns(call, borrowed, budget)
         assert borrowed <= hidden and columns % 256 == 0
         assert borrowed * (2 * columns + 4 * hidden + of_statistics) <= budget

@@ -7,11 +7,11 @@ pytest.importorskip("triton")
 
 from aclgrad.core.spec import F16, F32
 from aclgrad.gpu.launch import INTERPRETING, jit
+from aclgrad.gpu.operands import NamedKernel, Operand, Operands
 from aclgrad.ops.lstm import cases, cases_lstm, spec
 from aclgrad.ops.lstm.dims import LstmDims
 from aclgrad.ops.lstm.triton.choose import Candidate, backward_candidates, cheapest, forward_candidates
 from aclgrad.ops.lstm.triton.limits import Limits
-from aclgrad.ops.lstm.triton.operands import NamedKernel, Operand, Operands
 from aclgrad.ops.lstm.triton.recurrence.per_step.cut import PerStep, Product
 from aclgrad.testing.cases import Case
 

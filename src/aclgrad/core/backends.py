@@ -27,7 +27,7 @@ class Launch(Protocol):
         """Compute. `args` and `outs` stand in contract order; an output that is None is not wanted."""
 
     def describe(self) -> str:
-        """What phase one chose and why, in a line: grid, tiles, blocks, threads. A recurrence has one for each layer."""
+        """What phase one chose and why, in a line (or one for each layer): grid, tiles, blocks, threads."""
 
 
 def _cpu(call: Call) -> Launch:

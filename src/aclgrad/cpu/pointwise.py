@@ -24,7 +24,7 @@ import torch
 from ..core.operands import Operands
 from ..core.spec import Call
 from .strided import TILE, Loops, elementwise
-from .threads import Kernel, team_size
+from .threads import Kernel, thread_count
 
 
 @cache
@@ -65,4 +65,4 @@ class Pointwise:
         tensors = (*args, *outs)
         if self._pick is not None:
             tensors = self._pick(tensors)
-        self._kernel(team_size(self._count, TILE), self._table_address, *[tensor.data_ptr() for tensor in tensors])
+        self._kernel(thread_count(self._count, TILE), self._table_address, *[tensor.data_ptr() for tensor in tensors])

@@ -42,17 +42,16 @@ def jit(function: Callable[..., Any]) -> Any:
     return triton.jit(function)
 
 
-class Kernel:
-    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+class Specialised:
+    """A function with its grid, numbers and constants, compiled when it is made: for pointers that are aligned.
 
-    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
-    in the call. A function of any number of pointers takes them `in_a_tuple`. `options` are Triton's, such as
-    `num_warps`. A grid with a 0 in it launches nothing.
+    For others it is compiled when they come. A subclass says what else its function takes, and launches it. `options`
+    are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
     """
 
     __slots__ = (
-        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_in_a_tuple", "_misaligned", "_numbers",
-        "_options", "_run",
+        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_misaligned", "_numbers", "_options",
+        "_run",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +62,6 @@ class Kernel:
         dtypes: Sequence[Dtype],
         numbers: Sequence[Number] = (),
         constants: Mapping[str, Any] | None = None,
-        in_a_tuple: bool = False,
         **options: Any,
     ) -> None:
         padded = (*grid, 1, 1)
@@ -74,10 +72,36 @@ class Kernel:
         self._dtypes = tuple(dtypes)
         self._numbers = tuple(numbers)
         self._constants = dict(constants or {})
-        self._in_a_tuple = in_a_tuple
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
-        self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
+        self._run = None if INTERPRETING or self._empty else self._specialised(self._dtypes)
+
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
+        """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`."""
+        raise NotImplementedError
+
+    def _compiled(self, *arguments: Any) -> Any:
+        """The function compiled for arguments, dtypes or stand-ins for tensors; its numbers come behind them."""
+        settings = {**self._constants, **self._options}
+        return compiled(self._function, (*arguments, *self._numbers), self._grid, self._device, **settings)
+
+    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
+        """The launcher for pointers to these addresses."""
+        pointers = stand_ins(self._dtypes, addresses)
+        run = self._misaligned.get(pointers)
+        if run is None:
+            run = self._misaligned[pointers] = self._specialised(pointers)
+        return run
+
+
+class Kernel(Specialised):
+    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+
+    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
+    in the call.
+    """
+
+    __slots__ = ()
 
     def __call__(self, *pointers: Pointer) -> None:
         """Launch. The tensors are on the kernel's device, which is the current one (see `OnDevice`)."""
@@ -86,7 +110,7 @@ class Kernel:
         run = self._run
         if run is None:
             with np.errstate(all="ignore"):  # the interpreter's numpy would warn of a 1/0 where a GPU does not
-                self._function[self._grid](*self._grouped(pointers), *self._numbers, **self._constants)
+                self._function[self._grid](*self._arguments(pointers), *self._numbers, **self._constants)
             return
         addresses, aligned = addresses_of(pointers)
         if not aligned:
@@ -103,23 +127,26 @@ class Kernel:
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
-    def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
-        """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
-        standing = [Aligned(pointer) if isinstance(pointer, torch.dtype) else pointer for pointer in pointers]
-        arguments = (*self._grouped(standing), *self._numbers)
-        kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
-        run = _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
-        return (lambda *addresses: run(addresses)) if self._in_a_tuple else run
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
+        kernel = self._compiled(*self._arguments(pointers))
+        return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
-    def _grouped(self, pointers: Sequence[Any]) -> Sequence[Any]:
-        return (tuple(pointers),) if self._in_a_tuple else pointers
+    def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
+        """The function's first arguments."""
+        return pointers
 
-    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
-        lying = stand_ins(self._dtypes, addresses)
-        run = self._misaligned.get(lying)
-        if run is None:
-            run = self._misaligned[lying] = self._compiled(lying)
-        return run
+
+class TupleKernel(Kernel):
+    """A `Kernel` whose function takes its pointers as one tuple, so that there may be any number of them."""
+
+    __slots__ = ()
+
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
+        run = super()._specialised([Aligned(each) if isinstance(each, torch.dtype) else each for each in pointers])
+        return lambda *addresses: run(addresses)
+
+    def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
+        return (tuple(pointers),)
 
 
 def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.device, **settings: Any) -> Any:

@@ -25,7 +25,7 @@ import triton.language as tl
 from ..core.loops import Loops
 from ..core.operands import Operands
 from ..core.spec import Call
-from .launch import Kernel, jit
+from .launch import TupleKernel, jit
 from .strided import LINE, Tiles, offsets, place
 
 
@@ -101,7 +101,7 @@ class Pointwise:
             numbers = (tiles.sizes, operands.spread(tiles.strides), tiles.down)
             constants |= tiles.constants
         dtypes = operands.spread(operands.dtypes)
-        self._kernel = Kernel(function, (programs,), call.device, dtypes, numbers, constants, in_a_tuple=True)
+        self._kernel = TupleKernel(function, (programs,), call.device, dtypes, numbers, constants)
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute; see `Launch`."""

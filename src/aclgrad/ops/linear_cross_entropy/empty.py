@@ -23,6 +23,15 @@ class Zeros:
                 out.zero_()
 
 
+class Nothing:
+    """There are no tokens, and every output is one of tokens."""
+
+    workspace = 0
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Write nothing."""
+
+
 class NoTokens:
     """There are no tokens: the loss is a sum of nothing, or the mean of nothing."""
 

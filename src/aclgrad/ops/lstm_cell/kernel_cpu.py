@@ -20,7 +20,7 @@ from ...cpu.compiler import Step, jit
 from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.strided import Loops, moved, stepped
 from ...cpu.tables import table
-from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
+from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
 from .cpu_forward import forward
@@ -162,7 +162,7 @@ def _fold(thread: int, threads: int, table: Any, sums: Any, bias: Any) -> None:
 
 
 def _kernel(
-    thread: int, threads: int, team: Any, table: Any,
+    thread: int, threads: int, group: Any, table: Any,
     dh: Any, dc: Any, cx: Any, cy: Any, gates: Any, grad_gates: Any, dcx: Any, kept: Any, sums: Any, bias: Any,
 ) -> None:  # fmt: skip
     """A thread's part of the whole.
@@ -178,7 +178,7 @@ def _kernel(
     pointers = (dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx)
     _pieces(thread, threads, table, pointers, kept, sums)
     if bias is not None:
-        barrier(team)
+        barrier(group)
         _fold(thread, threads, table, sums, bias)
 
 
@@ -210,7 +210,7 @@ class LstmCell:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         addresses = [tensor.data_ptr() for tensor in (*args, *outs) if tensor is not None]
-        self._kernel(team_size(self._count, GRAIN), self._table_address, *addresses)
+        self._kernel(thread_count(self._count, GRAIN), self._table_address, *addresses)
 
 
 class LstmCellBackward:
@@ -246,7 +246,7 @@ class LstmCellBackward:
         self.workspace = self._kept_offset + (0 if self._unrounded else sums * GROUP * wide.itemsize)
         kept = None if self._unrounded else wide
         gathering = (kept, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
-        self._kernel = Kernel(_kernel, (TEAM, torch.int64, *arguments, *gathering))
+        self._kernel = Kernel(_kernel, (THREAD_GROUP, torch.int64, *arguments, *gathering))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
@@ -258,7 +258,7 @@ class LstmCellBackward:
             self._zero_address if dc is None else dc.data_ptr(),
             cx.data_ptr(), cy.data_ptr(), storage.data_ptr(), grad_gates.data_ptr(), grad_cx.data_ptr(),
         )  # fmt: skip
-        threads = team_size(self._count, GRAIN)
+        threads = thread_count(self._count, GRAIN)
         if self._has_bias:
             scratch = 0 if workspace is None else workspace.data_ptr()
             kept = () if self._unrounded else (scratch + self._kept_offset,)
