@@ -8,6 +8,7 @@ addresses are aligned. The functions keep to one order of parameters: pointers, 
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import triton
 
 from ..core.backends import Launch
 from ..core.errors import Prevented
+from ..core.words import counted
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -92,6 +94,13 @@ class Specialised:
         if run is None:
             run = self._misaligned[pointers] = self._specialised(pointers)
         return run
+
+    def describe(self) -> str:
+        """The function, its grid and the sizes of its blocks, in words."""
+        sizes = [f"{name} {size}" for name, size in self._constants.items() if type(size) is int]
+        told = ", ".join([*sizes, *(counted(n, "warp") for name, n in self._options.items() if name == "num_warps")])
+        text = f"{self._function.fn.__name__.lstrip('_')}: {counted(math.prod(self._grid), 'program')}"
+        return f"{text} ({told})" if told else text
 
 
 class Kernel(Specialised):
@@ -259,6 +268,10 @@ class OnDevice:
         else:
             with torch.cuda.device(self._index):
                 self._launch(args, outs, workspace)
+
+    def describe(self) -> str:
+        """See `Launch`."""
+        return self._launch.describe()
 
 
 @cache

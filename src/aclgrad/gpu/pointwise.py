@@ -23,8 +23,9 @@ import triton
 import triton.language as tl
 
 from ..core.loops import Loops
-from ..core.operands import Operands
+from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
+from ..core.words import counted
 from .launch import TupleKernel, jit
 from .strided import LINE, Tiles, offsets, place
 
@@ -88,18 +89,21 @@ class Pointwise:
     workspace = 0
 
     def __init__(self, call: Call, formula: Any, inputs: Sequence[str], outs: Sequence[str] = ("out",)) -> None:
-        operands = Operands(call, inputs, outs)
+        operands = PointwiseOperands(call, inputs, outs)
         loops = Loops.over(operands.shape, *operands.strides)
         constants = {"FORMULA": formula, "OUTS": len(outs)}
         self._pick = operands.all
         if loops.flat:
             function, programs, numbers = _line, triton.cdiv(loops.count, LINE), (loops.count,)
             constants["LINE"] = LINE
+            self._way = f"lines of {LINE} elements, {counted(programs, 'program')}"
         else:
             tiles = Tiles.of(loops)
             function, programs = _tile, tiles.count
             numbers = (tiles.sizes, operands.spread(tiles.strides), tiles.down)
             constants |= tiles.constants
+            cut = f"{tiles.rows} × {tiles.columns} through {len(tiles.sizes)} loops"
+            self._way = f"tiles of {cut}, {counted(programs, 'program')}"
         dtypes = operands.spread(operands.dtypes)
         self._kernel = TupleKernel(function, (programs,), call.device, dtypes, numbers, constants)
 
@@ -109,3 +113,7 @@ class Pointwise:
             self._kernel(*args, *outs)
         else:
             self._kernel(*self._pick((*args, *outs)))
+
+    def describe(self) -> str:
+        """In words."""
+        return self._way

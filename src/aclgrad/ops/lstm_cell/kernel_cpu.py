@@ -20,7 +20,7 @@ from ...cpu.compiler import Step, jit
 from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.strided import Loops, moved, stepped
 from ...cpu.tables import table
-from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
+from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
 from .cpu_forward import forward
@@ -212,6 +212,11 @@ class LstmCell:
         addresses = [tensor.data_ptr() for tensor in (*args, *outs) if tensor is not None]
         self._kernel(thread_count(self._count, GRAIN), self._table_address, *addresses)
 
+    def describe(self) -> str:
+        """In words."""
+        lines, cells, strip = self._table[:3].tolist()
+        return f"{lines:,} rows of {cells:,} cells in strips of {strip}, {threads_in_words(self._count, GRAIN)}"
+
 
 class LstmCellBackward:
     """Phase two of `lstm_cell_backward`."""
@@ -265,6 +270,13 @@ class LstmCellBackward:
             self._kernel(threads, *operands, *kept, scratch, grad_bias.data_ptr())
         else:
             self._kernel(threads, *operands)
+
+    def describe(self) -> str:
+        """In words."""
+        rows, columns, block, strip = self._table[:4].tolist()
+        cut = f"blocks of {block} of {rows:,} rows × {min(strip, columns)} of {columns:,} columns"
+        sums = ", sums for the bias" if self._has_bias else ""
+        return f"{cut}{sums}, {threads_in_words(self._count, GRAIN)}"
 
 
 def lstm_cell(call: Call) -> Launch:

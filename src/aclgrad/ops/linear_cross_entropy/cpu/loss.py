@@ -11,6 +11,7 @@ import torch
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.spec import Call
+from aclgrad.core.words import counted
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
@@ -94,6 +95,12 @@ class CrossEntropyWithMaxSum:
         self._kernel(
             cpu_threads.thread_count(self._work, GRAIN), *(tensor.data_ptr() for tensor in tensors), *self._numbers
         )
+
+    def describe(self) -> str:
+        """In words."""
+        tokens, columns = self._numbers[:2]
+        threads = cpu_threads.threads_in_words(self._work, GRAIN)
+        return f"{counted(tokens, 'token')} × {counted(columns, 'column')}, {threads}"
 
 
 def cross_entropy_with_max_sum(call: Call) -> Launch:

@@ -275,6 +275,11 @@ class OnlineMaxSum:
         tensors = [workspace, *args[:3], *(out for out in outs if out is not None)]
         self._kernel(self._workspace.threads(workspace), *(each.data_ptr() for each in tensors), *self._numbers)
 
+    def describe(self) -> str:
+        """In words."""
+        plan = Plan(*self._numbers)
+        return f"strips of {2 * plan.height} tokens × {plan.part} columns, {self._workspace.describe()}"
+
 
 def linear_online_max_sum(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""

@@ -153,6 +153,12 @@ class LossAndGradients:
         )  # fmt: skip
         self._gradient.run(operands, gradients, room[self._measure.kept_bytes :])
 
+    def describe(self) -> str:
+        """In words."""
+        waits = "logits kept in the memory of weight_grad" if self._waits else "logits computed twice"
+        gradient = "no features, so no gradient" if self._gradient is None else self._gradient.describe()
+        return f"{waits}; statistics: {self._measure.describe()}; gradient: {gradient}"
+
 
 def _room(call: Call, plan: Plan) -> Kept:
     """Whole strips of tokens, as many as weight_grad has room for, in the blocks in which it is computed."""
@@ -191,6 +197,10 @@ class TokenLosses:
         self._measure(args, (top, total, predicted, others), workspace[self._shared :])
         self._list(1, *(each.data_ptr() for each in (args[2], others, predicted, loss)), *self._numbers)
 
+    def describe(self) -> str:
+        """In words."""
+        return f"statistics: {self._measure.describe()}"
+
 
 class TokenGradients:
     """Phase two of `token_gradients`."""
@@ -219,6 +229,10 @@ class TokenGradients:
         share, room = self._share_piece.view(workspace), workspace[self._shared :]
         self._share(1, *(each.data_ptr() for each in (target, grad, share)), *self._numbers)
         self._gradient.run(Operands(share, x, weight, None, target, top, total, others, None, room, room), outs, room)
+
+    def describe(self) -> str:
+        """In words."""
+        return f"logits computed again, {self._gradient.describe()}"
 
 
 def loss_and_gradients(call: Call) -> Launch:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 Pick: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
-class Operands:
+class PointwiseOperands:
     """A formula's inputs, then its outputs, by their names in the contract.
 
     An argument that is updated in place stands among both. What the call does not have (an input that is not given, an
