@@ -20,7 +20,8 @@ import torch
 import triton
 
 from ..core.backends import Launch
-from ..core.errors import Prevented
+from ..core.devices import description
+from ..core.errors import Prevented, Unsupported
 from ..core.words import counted
 
 ALIGNED = 16
@@ -164,10 +165,24 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     A product and a sum may become one instruction unless `enable_fp_fusion` is False. It is said, because Triton 3.9
     warns that it will not always be so.
     """
+    if description(device) is not None:
+        return NotCompiled()
     with torch.cuda.device(device), _explained():
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel
+
+
+class NotCompiled:
+    """Stands for a kernel on a GPU that is only described."""
+
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        """The launch, which is refused."""
+        return self.launch
+
+    def launch(self, *arguments: Any) -> None:  # noqa: ARG002
+        """Refuse."""
+        raise Unsupported("cannot launch on a GPU that is only described")
 
 
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
@@ -234,6 +249,8 @@ def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[An
     Triton's own way calls a hook before and after, and asks the driver about every pointer. Where its innermost
     function is known to take what follows, that is called, without hooks and scratch memory.
     """
+    if isinstance(kernel, NotCompiled):
+        return kernel.launch
     launcher = kernel.run
     scratch = launcher.global_scratch_size or launcher.profile_scratch_size or getattr(launcher, "gsan_enabled", False)
     if not KNOWN or torch.version.hip is not None or scratch:
@@ -279,7 +296,22 @@ def multiprocessors(device: torch.device) -> int:
     """How many multiprocessors the device has; a few where kernels are interpreted."""
     if device.type != "cuda":
         return 4
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    known = description(device)
+    return known.multiprocessors if known else torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory that a program may have."""
+    known = description(device)
+    if known is not None:
+        return known.shared_memory
+    return int(triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"])
+
+
+def _capability(device: torch.device) -> tuple[int, int]:
+    known = description(device)
+    return known.capability if known else torch.cuda.get_device_capability(device)
 
 
 @cache
@@ -287,16 +319,16 @@ def runs_gluon(device: torch.device) -> bool:
     """Whether kernels in Gluon run on the device, those at least that are made for any GPU since Ampere."""
     if INTERPRETING or not KNOWN or device.type != "cuda" or torch.version.hip is not None:
         return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return _capability(device) >= (8, 0)
 
 
 @cache
 def is_hopper(device: torch.device) -> bool:
     """Whether kernels in Gluon that are made for Hopper run on the device."""
-    return runs_gluon(device) and torch.cuda.get_device_capability(device) == (9, 0)
+    return runs_gluon(device) and _capability(device) == (9, 0)
 
 
 @cache
 def overlaps(device: torch.device) -> bool:
     """Whether a launch may begin before the one that it waits for has ended (`launch_pdl`, `gdc_wait`)."""
-    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
+    return device.type == "cuda" and torch.version.hip is None and _capability(device) >= (9, 0)
