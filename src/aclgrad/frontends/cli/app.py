@@ -19,7 +19,7 @@ from ...core.errors import InvalidArgument, NoBackend, Unsupported
 from ...core.meta import dtype_name
 from ...core.registry import operators
 from ...core.spec import Out, OutList, Tensor
-from ...testing.cases import suite
+from ...testing.cases import sized, suite
 from .explained import explain_sizes, sizes_in_words
 from .names import device as chosen_device
 from .names import find, require_backend
@@ -104,7 +104,8 @@ def explain(
         else:
             workspace = f"workspace of case {case.name!r}: {plan.workspace_size} bytes"
             console.print(f"backend {candidate}: [green]runs here[/] ({workspace})")
-    console.print(f"[bold]which kernel runs, and why:[/] aclgrad explain {spec.name} {sizes_in_words(operator)}")
+    if sized(spec) is not None:
+        console.print(f"[bold]which kernel runs, and why:[/] aclgrad explain {spec.name} {sizes_in_words(operator)}")
 
 
 def _listed(dtypes: Iterable[torch.dtype]) -> str:
