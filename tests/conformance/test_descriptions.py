@@ -9,6 +9,7 @@ import torch
 from matrix import KERNELS, OPERATORS, device_of
 
 from aclgrad.core.devices import GPUS
+from aclgrad.frontends.cli.sizes import Sizes, without_memory
 from aclgrad.testing.cases import sized, suite
 
 
@@ -26,9 +27,21 @@ def test_a_plan_describes_itself(operator, backend):
     assert "object at" not in chosen
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
-def test_families_make_arguments_of_sizes(operator):
-    assert sized(operator.spec) is not None
+SIZED = [operator for operator in OPERATORS if sized(operator.spec) is not None]
+
+
+def test_some_families_make_arguments_of_sizes():
+    assert len(SIZED) > 10
+
+
+@pytest.mark.parametrize("operator", SIZED, ids=lambda operator: operator.spec.name)
+def test_a_call_is_made_of_sizes(operator):
+    sizes = Sizes.of(operator)
+    given = ["5x6x7"] if sizes.shape else [f"{name}={5 + k}" for k, name in enumerate(sizes.sizes)]
+    args = sizes.arguments(given, [], suite(operator.spec).cases[0].dtypes[0])
+    plan = operator.plan([without_memory(arg, torch.device("cpu")) for arg in args], backend="reference")
+    found = {size for _, meta in plan.call.metas(*operator.spec.params) for size in meta.shape}
+    assert found >= ({5, 6, 7} if sizes.shape else {5, 6})
 
 
 PROGRAM = """

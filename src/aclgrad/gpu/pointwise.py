@@ -26,8 +26,14 @@ from ..core.loops import Loops
 from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
 from ..core.words import counted
-from .launch import TupleKernel, jit
+from .launch import Number, TupleKernel, jit
 from .strided import LINE, Tiles, offsets, place
+
+
+@jit
+def _joined(some, more):  # type: ignore[no-untyped-def]
+    """Both tuples in one; Triton knows no stars in a tuple."""
+    return some + more
 
 
 @jit
@@ -36,10 +42,10 @@ def _apply(pointers, at, inside, FORMULA: tl.constexpr, OUTS: tl.constexpr):  # 
     INPUTS: tl.constexpr = len(pointers) - OUTS
     targets = ()
     for k in tl.static_range(INPUTS, INPUTS + OUTS):
-        targets = targets + (None if pointers[k] is None else pointers[k] + at[k],)  # noqa: RUF005
+        targets = _joined(targets, (None if pointers[k] is None else pointers[k] + at[k],))
     inputs = ()
     for k in tl.static_range(INPUTS - 1, -1, -1):
-        inputs = (None if pointers[k] is None else tl.load(pointers[k] + at[k], inside),) + inputs  # noqa: RUF005
+        inputs = _joined((None if pointers[k] is None else tl.load(pointers[k] + at[k], inside),), inputs)
     results = FORMULA(*inputs)
     if OUTS == 1:
         results = (results,)
@@ -58,8 +64,8 @@ def _line(  # type: ignore[no-untyped-def]
     at = ()
     lines = ()
     for k in tl.static_range(len(pointers)):
-        at = at + (lane,)  # noqa: RUF005  Triton knows no stars here
-        lines = lines + (None if pointers[k] is None else pointers[k] + start,)  # noqa: RUF005
+        at = _joined(at, (lane,))
+        lines = _joined(lines, (None if pointers[k] is None else pointers[k] + start,))
     if start + LINE <= count:
         _apply(lines, at, None, FORMULA, OUTS)
     else:
@@ -75,7 +81,7 @@ def _tile(  # type: ignore[no-untyped-def]
     rows, columns, inside = place(down, sizes, ROWS, COLUMNS, WIDE)
     at = ()
     for k in tl.static_range(len(pointers)):
-        at = at + (None if pointers[k] is None else offsets(rows, columns, sizes, strides[k]),)  # noqa: RUF005
+        at = _joined(at, (None if pointers[k] is None else offsets(rows, columns, sizes, strides[k]),))
     _apply(pointers, at, inside, FORMULA, OUTS)
 
 
@@ -93,6 +99,7 @@ class Pointwise:
         loops = Loops.over(operands.shape, *operands.strides)
         constants = {"FORMULA": formula, "OUTS": len(outs)}
         self._pick = operands.all
+        numbers: tuple[Number, ...]
         if loops.flat:
             function, programs, numbers = _line, triton.cdiv(loops.count, LINE), (loops.count,)
             constants["LINE"] = LINE

@@ -131,7 +131,7 @@ def planning_device(name: str | None) -> torch.device:
 def dtype_named(name: str | None, operator: Operator) -> torch.dtype:
     """The dtype of that name among those of the operator's main argument; the first one without a name."""
     main: Any = operator.spec.params[suite(operator.spec).main]
-    known = {dtype_name(dtype): dtype for dtype in (*main.dtypes, *main.generous)}
+    known: dict[str, torch.dtype] = {dtype_name(dtype): dtype for dtype in (*main.dtypes, *main.generous)}
     if name is None:
         return suite(operator.spec).cases[0].dtypes[0]
     if name not in known:
