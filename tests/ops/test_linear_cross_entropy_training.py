@@ -253,7 +253,7 @@ def test_phases_fit_the_budget(dims):
     tokens, hidden, rows = dims
     x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
     target = torch.empty(tokens, dtype=torch.int64, device="meta")
-    call, _ = OPERATOR.describe((x, w, target, -100, True, True, True))
+    call, _ = OPERATOR.judge((x, w, target, -100, True, True, True))
     budget = choose.BUDGET - 24 * tokens
     chunk, borrowed = choose.chunk_rows(call, budget), choose.tokens_in_weight_grad(call, budget)
     of_statistics = 8 * -(-rows // 256) + 4

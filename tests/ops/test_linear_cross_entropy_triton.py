@@ -93,7 +93,7 @@ def test_memory_is_bounded_and_p_never_whole(dims):
             ((tokens,), torch.bool), ((tokens,), torch.int64), ((tokens,), torch.float32),
         )
     ]  # fmt: skip
-    call, _ = OPERATOR.describe((*meta[:5], 0.0, meta[5], meta[5], None))
+    call, _ = OPERATOR.judge((*meta[:5], 0.0, meta[5], meta[5], None))
     for budget, strip in (
         (choose.P_ALONE, choose.SPARE_LOGITS),
         (choose.P_BESIDE_LOGITS, choose.LOGITS),

@@ -112,6 +112,19 @@ def nd_format(*names: str, also: frozenset[int] = frozenset()) -> Rule:
     return check
 
 
+def one_format(base: str, *names: str) -> Rule:
+    """Handles of all these tensors were created with one format, whichever."""
+
+    def check(call: Call) -> None:
+        (base_label, first), *others = call.metas(base, *names)
+        for label, meta in others:
+            if first.format is not None and meta.format is not None and meta.format != first.format:
+                found, expected = int(meta.format), int(first.format)
+                raise InvalidArgument(f"{label} has format {found}, expected {expected} like {base_label}", label)
+
+    return check
+
+
 def no_private_format(*names: str) -> Rule:
     """Handles must not have a device-private format."""
 

@@ -6,7 +6,7 @@ import os
 import re
 
 from .errors import InvalidArgument, Unsupported
-from .spec import Call, Rule
+from .spec import BF16, Call, Rule
 
 DEFAULT_SOC = "Ascend910B"
 ATLAS_A2, ATLAS_A3, ATLAS_950 = "Ascend910B", "Ascend910_93", "Ascend950"
@@ -31,5 +31,18 @@ def available_on(*families: str) -> Rule:
     def check(call: Call) -> None:
         if not is_one_of(call.soc, *families):
             raise Unsupported(f"{call.spec.aclnn} is not available on {call.soc}, expected {' or '.join(families)}")
+
+    return check
+
+
+def bf16_needs_a_chip_that_has_it(*names: str) -> Rule:
+    """These tensors (all of the call, if none is named) are not bfloat16 on chips before Atlas A2, which lack it."""
+
+    def check(call: Call) -> None:
+        if is_one_of(call.soc, ATLAS_A2, ATLAS_A3, ATLAS_950):
+            return
+        for label, meta in call.metas(*(names or call.spec.params)):
+            if meta.dtype == BF16:
+                raise InvalidArgument(f"{label} is bfloat16, expected float32 or float16 on {call.soc}", label)
 
     return check

@@ -40,9 +40,10 @@ class Loops(loops.Loops):
         inner = [strides[-1] if strides else 1 for strides in self.strides]
         return tuple(step if step in (0, 1) else None for step in inner)
 
-    def arguments(self, *dtypes: torch.dtype) -> tuple[Argument, ...]:
-        """The signature of the operands' pointers."""
-        return tuple(Step(dtype, step) for dtype, step in zip(dtypes, self.steps, strict=True))
+    def arguments(self, *dtypes: torch.dtype | None) -> tuple[Argument, ...]:
+        """The signature of the operands' pointers; an operand without a dtype is not passed."""
+        pairs = zip(dtypes, self.steps, strict=True)
+        return tuple(None if dtype is None else Step(dtype, step) for dtype, step in pairs)
 
     def table(self) -> torch.Tensor:
         """What a kernel needs to know, as int64: see `elementwise`."""
@@ -68,10 +69,11 @@ class Loops(loops.Loops):
 HEAD = 6
 
 
-def elementwise(point: Any) -> Any:
+def elementwise(point: Any, targets: int = 1) -> Any:
     """The compiled `loops(thread, threads, table, pointers)`: target = point(*sources) for every element.
 
-    `point` is a compiled function of numbers, `pointers` is (*sources, target), and `table` (from `Loops.table`) holds:
+    `point` is a compiled function of numbers, whose result is a tuple if there are several `targets`. `pointers` is
+    (*sources, *targets); one that is None is None for `point`, too, or not written. `table` (from `Loops.table`) holds:
     number of tiles, rows and columns of a tile, tiles down and across, number of loops; then for each loop, innermost
     first, its size and each operand's stride.
     """
@@ -96,7 +98,7 @@ def elementwise(point: Any) -> Any:
             for r in range(min(rows, outer[0] - row)):
                 line = stepped(moved(at, outer + 1, r), inner + 1)
                 for i in range(min(columns, inner[0] - column)):
-                    put(line, i, point(*fetch(line, i)))
+                    put(line, i, targets, point(*fetch(line, i, targets)))
 
     # Machine code goes by its function's name: two loops of equal types must not be taken for each other.
     loops.__qualname__ = f"elementwise_{point.__module__}_{point.__qualname__}".replace(".", "_")
@@ -168,32 +170,42 @@ def _subscriptable(pointer: types.Type) -> types.Type:
     return StridedPointer(pointer.dtype, pointer.scope, None) if dynamic else pointer
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def fetch(typing: Any, line: Any, index: Any) -> Any:
-    """The elements at `index` of all pointers but the last."""
-    sources = line.types[:-1]
-    result = types.Tuple([ELEMENTS[pointer.dtype].value for pointer in sources])
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def fetch(typing: Any, line: Any, index: Any, targets: Any) -> Any:
+    """The elements at `index` of all pointers but the last `targets`; None stays None."""
+    sources = line.types[: -targets.literal_value]
+    result = types.Tuple([ELEMENTS[p.dtype].value if p != types.none else types.none for p in sources])
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         position = context.cast(builder, args[1], index, types.int64)
         values = [
-            emit_load(context, builder, pointer, builder.extract_value(args[0], k), position)
+            context.get_dummy_value()
+            if pointer == types.none
+            else emit_load(context, builder, pointer, builder.extract_value(args[0], k), position)
             for k, pointer in enumerate(sources)
         ]
         return context.make_tuple(builder, result, values)
 
-    return result(line, index), emit
+    return result(line, index, targets), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def put(typing: Any, line: Any, index: Any, number: Any) -> Any:
-    """Write a number at `index` of the last pointer."""
-    target = line.types[-1]
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def put(typing: Any, line: Any, index: Any, targets: Any, result: Any) -> Any:
+    """Write a number at `index` of the last pointer, or the numbers of a tuple at `index` of the last `targets`.
+
+    Nothing is written where the pointer is None.
+    """
+    first = len(line.types) - targets.literal_value
+    numbers = tuple(result.types) if isinstance(result, types.BaseTuple) else (result,)
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         position = context.cast(builder, args[1], index, types.int64)
-        rounded = context.cast(builder, args[2], number, stored_as(target, number))
-        emit_store(context, builder, target, builder.extract_value(args[0], len(line.types) - 1), position, rounded)
+        for k, (target, number) in enumerate(zip(line.types[first:], numbers, strict=True)):
+            if target == types.none:
+                continue
+            value = builder.extract_value(args[3], k) if isinstance(result, types.BaseTuple) else args[3]
+            rounded = context.cast(builder, value, number, stored_as(target, number))
+            emit_store(context, builder, target, builder.extract_value(args[0], first + k), position, rounded)
         return context.get_dummy_value()
 
-    return types.void(line, index, number), emit
+    return types.void(line, index, targets, result), emit

@@ -22,6 +22,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..core.words import counted
 from .compiler import THREAD_GROUP as THREAD_GROUP
 from .compiler import Signature, Word, entry, group_size, jit, packing, word
 from .elements import I64
@@ -92,6 +93,11 @@ def compile(function: Any, signature: Signature) -> Kernel:  # noqa: A001  # her
 def thread_count(work: int, grain: int) -> int:
     """How many threads to run on: one if there is less than two grains of work, else all that torch uses."""
     return 1 if work < 2 * grain else torch.get_num_threads()
+
+
+def threads_in_words(work: int, grain: int) -> str:
+    """How many threads would run now."""
+    return counted(thread_count(work, grain), "thread")
 
 
 @jit

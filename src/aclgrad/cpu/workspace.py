@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from .threads import thread_count
+from .threads import thread_count, threads_in_words
 
 
 class ThreadWorkspace(NamedTuple):
@@ -29,3 +29,7 @@ class ThreadWorkspace(NamedTuple):
     def threads(self, workspace: torch.Tensor) -> int:
         """How many threads run with this workspace now."""
         return min(thread_count(self.work, self.grain), (workspace.numel() - self.shared) // self.each)
+
+    def describe(self) -> str:
+        """How many threads would run now."""
+        return threads_in_words(self.work, self.grain)

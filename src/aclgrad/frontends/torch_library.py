@@ -120,7 +120,7 @@ def define(operator: Operator, function: Callable[..., Any] | None) -> None:
         return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
 
     def fake(*args: Any, **flags: bool) -> Any:
-        _, produced = operator.describe((*args, *defaults[len(args) :]), asked=any(flags.values()))
+        _, produced = operator.judge((*args, *defaults[len(args) :]), asked=any(flags.values()))
         return _returned(operator, allocated(produced), args)
 
     LIBRARY.define(schema(operator, function), tags=TAGS)

@@ -132,6 +132,10 @@ class NamedKernel:
         """Launch on the current stream."""
         self._kernel(*self._operands.pointers(given, workspace))
 
+    def describe(self) -> str:
+        """See `Kernel`."""
+        return self._kernel.describe()
+
 
 class CallKernel:
     """A `Kernel` that is launched with an operator's own arguments and outputs, and pieces of its workspace."""
@@ -159,6 +163,10 @@ class CallKernel:
         if self._empty:  # then there may be no workspace, either
             return
         self._kernel(*self._pointers(args, outs, workspace))
+
+    def describe(self) -> str:
+        """See `Kernel`."""
+        return self._kernel.describe()
 
 
 class StepKernel:

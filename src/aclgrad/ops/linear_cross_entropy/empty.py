@@ -22,6 +22,10 @@ class Zeros:
             if out is not None:
                 out.zero_()
 
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to sum: zeros"
+
 
 class Nothing:
     """There are no tokens, and every output is one of tokens."""
@@ -30,6 +34,10 @@ class Nothing:
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Write nothing."""
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to compute: there are no tokens"
 
 
 class NoTokens:
@@ -45,3 +53,7 @@ class NoTokens:
         loss, *gradients = outs
         loss.fill_(self._loss)
         Zeros()(args, gradients, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to compute: there are no tokens"

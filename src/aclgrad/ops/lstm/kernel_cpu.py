@@ -15,6 +15,7 @@ import torch
 
 from ...core.backends import Launch
 from ...core.spec import Call
+from ...core.words import counted
 from ...cpu import threads as cpu_threads
 from ...cpu.threads import THREAD_GROUP, barrier
 from .cpu.access import computed_dtype, product_for
@@ -27,7 +28,7 @@ from .cpu.products_forward import multiply_input, pack_input
 from .cpu.recurrence_backward import advance
 from .cpu.recurrence_forward import step_forward
 from .cpu.runs import is_shared, owned, run_at
-from .cpu.table import Layer, Table, sizes_of
+from .cpu.table import Layer, Sizes, Table, sizes_of
 
 GRAIN = 100_000  # multiplications worth waking a second thread for
 
@@ -124,6 +125,16 @@ class LayersLaunch:
         for table in self.tables:
             words = table.fill(operands)
             self.kernel(threads, words.buffer_info()[0], *[0] * self.pointers)
+
+    def describe(self) -> str:
+        """In words."""
+        if not self.tables:
+            return "nothing to compute: no output is wanted"
+        sizes = Sizes(*self.tables[0].words[: len(Sizes._fields)])
+        layers = counted(len(self.tables), "layer")
+        chunks = f"large products every {sizes.chunk} of {sizes.steps} steps"
+        units = f"{counted(sizes.blocks, 'block')} of {sizes.width} units"
+        return f"{layers}, {chunks}, {units}, {cpu_threads.threads_in_words(self.work, GRAIN)}"
 
 
 def lstm(call: Call) -> Launch:

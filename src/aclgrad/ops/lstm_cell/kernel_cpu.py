@@ -21,7 +21,7 @@ from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.operands import Operands
 from ...cpu.strided import Loops, moved, stepped
 from ...cpu.tables import table
-from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
+from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
 from .cpu_forward import forward
@@ -214,6 +214,11 @@ class LstmCell:
         threads = thread_count(self._count, GRAIN)
         self._kernel(threads, self._table_address, *self._operands.addresses(args, outs))
 
+    def describe(self) -> str:
+        """In words."""
+        lines, cells, strip = self._table[:3].tolist()
+        return f"{lines:,} rows of {cells:,} cells in strips of {strip}, {threads_in_words(self._count, GRAIN)}"
+
 
 class LstmCellBackward:
     """Phase two of `lstm_cell_backward`."""
@@ -270,6 +275,13 @@ class LstmCellBackward:
             self._kernel(threads, *operands, *kept, scratch, grad_bias.data_ptr())
         else:
             self._kernel(threads, *operands)
+
+    def describe(self) -> str:
+        """In words."""
+        rows, columns, block, strip = self._table[:4].tolist()
+        cut = f"blocks of {block} of {rows:,} rows × {min(strip, columns)} of {columns:,} columns"
+        sums = ", sums for the bias" if self._has_bias else ""
+        return f"{cut}{sums}, {threads_in_words(self._count, GRAIN)}"
 
 
 def lstm_cell(call: Call) -> Launch:

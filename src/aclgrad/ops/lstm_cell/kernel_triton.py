@@ -221,6 +221,10 @@ class LstmCellBackward:
         if self._fold is not None:
             self._fold(args, outs, workspace)
 
+    def describe(self) -> str:
+        """In words."""
+        return "; ".join(kernel.describe() for kernel in (self._cell, self._fold) if kernel is not None)
+
 
 def _blocks(rows: int, columns: int, strides: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Blocks, int]:
     """The cut and the number of blocks, by the shape, the layout and the size of the device."""

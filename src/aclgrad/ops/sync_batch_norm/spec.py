@@ -13,6 +13,7 @@ from ...core.rules import (
     MAX_RANK,
     dtype_of,
     no_private_format,
+    one_format,
     promoted,
     rank,
     required,
@@ -22,7 +23,7 @@ from ...core.rules import (
     shape_of,
     supported_dtypes,
 )
-from ...core.soc import ATLAS_950, ATLAS_A2, ATLAS_A3, is_one_of
+from ...core.soc import ATLAS_950, bf16_needs_a_chip_that_has_it, is_one_of
 from ...core.spec import BF16, F16, F32, F64, I32, I64, U8, Call, Flag, Float, InOut, OpSpec, Out, Rule, Tensor
 
 FLOATS = (F32, F16, BF16)
@@ -73,28 +74,6 @@ def vectors(*names: str) -> Rule:
     def check(call: Call) -> None:
         for name in names:
             shape(name, "C")(call)
-
-    return check
-
-
-def bf16_needs_a_chip_that_has_it(call: Call) -> None:
-    """Chips before Atlas A2 know no bfloat16."""
-    if is_one_of(call.soc, ATLAS_A2, ATLAS_A3, ATLAS_950):
-        return
-    for label, meta in call.metas(*call.spec.params):
-        if meta.dtype == BF16:
-            raise InvalidArgument(f"{label} is bfloat16, expected float32 or float16 on {call.soc}", label)
-
-
-def one_format(base: str, name: str) -> Rule:
-    """Handles of both tensors were created with one format."""
-
-    def check(call: Call) -> None:
-        (base_label, first), *others = call.metas(base, name)
-        for label, meta in others:
-            if None not in (first.format, meta.format) and meta.format != first.format:
-                found, expected = int(meta.format or 0), int(first.format or 0)
-                raise InvalidArgument(f"{label} has format {found}, expected {expected} like {base_label}", label)
 
     return check
 
@@ -170,7 +149,7 @@ batch_norm_gather_stats_with_counts = register(
             supported_dtypes(
                 "input", "mean", "invstd", "running_mean", "running_var", "counts", "mean_all", "invstd_all"
             ),
-            bf16_needs_a_chip_that_has_it,
+            bf16_needs_a_chip_that_has_it(),
             no_private_format("input", "mean", "invstd", "counts"),
             rank(2, MAX_RANK, "input"),
             rank(2, 2, "mean", "invstd"),
@@ -202,7 +181,7 @@ batch_norm_elemt = register(
         rules=(
             required("input", "mean", "invstd", "output"),
             supported_dtypes("input", *AFFINE, "output"),
-            bf16_needs_a_chip_that_has_it,
+            bf16_needs_a_chip_that_has_it(),
             one_format("input", "output"),
             no_private_format("input", "output"),
             rank(2, MAX_RANK, "input", "output"),

@@ -256,6 +256,12 @@ class Gradient:
         addresses = (tensor.data_ptr() for tensor in tensors if tensor is not None)
         self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
 
+    def describe(self) -> str:
+        """In words."""
+        plan = GradientPlan(*self._numbers)
+        strips = f"strips of {2 * plan.height} tokens × {plan.part} columns"
+        return f"p in blocks of {plan.block_tokens:,} × {plan.block_columns:,}, {strips}, {self._workspace.describe()}"
+
 
 class LinearCrossEntropyBackward:
     """Phase two of `linear_cross_entropy_backward`."""
@@ -285,6 +291,11 @@ class LinearCrossEntropyBackward:
         """Compute into the outputs."""
         assert workspace is not None  # every thread has a place there
         self._gradient.run(self._operands((*args, *outs)), outs, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        source = "softmax given" if self._unread else "logits computed again"
+        return f"{source}, {self._gradient.describe()}"
 
 
 def linear_cross_entropy_backward(call: Call) -> Launch:

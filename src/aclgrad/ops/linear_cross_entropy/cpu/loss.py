@@ -11,6 +11,7 @@ import torch
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.spec import Call
+from aclgrad.core.words import counted
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
@@ -93,6 +94,12 @@ class CrossEntropyWithMaxSum:
         """Compute into the outputs."""
         threads = cpu_threads.thread_count(self._work, LOSS_GRAIN)
         self._kernel(threads, *self._operands.addresses(args, outs), *self._numbers)
+
+    def describe(self) -> str:
+        """In words."""
+        tokens, columns = self._numbers[:2]
+        threads = cpu_threads.threads_in_words(self._work, LOSS_GRAIN)
+        return f"{counted(tokens, 'token')} × {counted(columns, 'column')}, {threads}"
 
 
 def cross_entropy_with_max_sum(call: Call) -> Launch:

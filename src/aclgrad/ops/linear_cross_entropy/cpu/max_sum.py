@@ -41,6 +41,10 @@ class LinearOnlineMaxSum:
         given = {name: tensor for name, tensor in zip(self._names, (*args, *outs), strict=True) if name is not None}
         self._statistics.run(StatisticsOperands(**given), workspace)
 
+    def describe(self) -> str:
+        """In words."""
+        return self._statistics.describe()
+
 
 def linear_online_max_sum(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""

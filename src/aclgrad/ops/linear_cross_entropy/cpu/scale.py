@@ -22,6 +22,10 @@ class Scale:
         if float(factor) != 1.0:
             x.mul_(factor)
 
+    def describe(self) -> str:
+        """In words."""
+        return "torch's own product, if the factor is not 1"
+
 
 def scale_(call: Call) -> Launch:  # noqa: ARG001
     """Any float dtype, any strides."""

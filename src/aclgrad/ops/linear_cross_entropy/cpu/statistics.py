@@ -282,3 +282,8 @@ class Statistics:
         """Compute into the outputs."""
         addresses = (tensor.data_ptr() for tensor in (workspace, *operands) if tensor is not None)
         self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
+
+    def describe(self) -> str:
+        """In words."""
+        plan = StatisticsPlan(*self._numbers)
+        return f"strips of {2 * plan.height} tokens × {plan.part} columns, {self._workspace.describe()}"

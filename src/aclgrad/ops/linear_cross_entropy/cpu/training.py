@@ -165,6 +165,12 @@ class LossAndGradients:
         )  # fmt: skip
         self._gradient.run(operands, gradients, behind[self._measure.kept_bytes :])
 
+    def describe(self) -> str:
+        """In words."""
+        kept = "logits kept in the memory of weight_grad" if self._keeps else "logits computed twice"
+        gradient = "no features, so no gradient" if self._gradient is None else self._gradient.describe()
+        return f"{kept}; statistics: {self._measure.describe()}; gradient: {gradient}"
+
 
 class TokenLosses:
     """Phase two of `token_losses`."""
@@ -196,6 +202,10 @@ class TokenLosses:
         self._measure.run(StatisticsOperands(**read, predicted_logits=predicted), workspace[self._shared :])
         listed = (given["target"], given["sum_exp_others"], predicted, given["loss"])
         self._list(1, *(each.data_ptr() for each in listed), *self._numbers)
+
+    def describe(self) -> str:
+        """In words."""
+        return f"statistics: {self._measure.describe()}"
 
 
 class TokenGradients:
@@ -230,6 +240,10 @@ class TokenGradients:
             share, **read, target_mask=None, masked_target=given["target"], tops=behind, kept=behind
         )  # fmt: skip
         self._gradient.run(operands, outs, behind)
+
+    def describe(self) -> str:
+        """In words."""
+        return f"logits computed again, {self._gradient.describe()}"
 
 
 def loss_and_gradients(call: Call) -> Launch:

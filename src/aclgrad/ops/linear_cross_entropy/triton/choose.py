@@ -11,6 +11,7 @@ import torch
 
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, Call
+from aclgrad.core.words import counted
 from aclgrad.gpu.launch import ALIGNED, is_hopper, multiprocessors
 from aclgrad.gpu.products import TILE
 
@@ -107,6 +108,18 @@ class GradientWay(NamedTuple):
     fuses: bool  # p is made inside the product that makes the logits, where addresses allow it
     overlaps: bool  # p of a softmax is made beside the product for weight_grad, where addresses allow it
     strip_rows: int  # tokens of float32 logits at a time, where a pass makes p of them
+
+    def describe(self) -> str:
+        """In words."""
+        chunks, side = len(self.cut.chunks), "columns" if self.cut.along_vocabulary else "tokens"
+        cut = f"p in {counted(chunks, 'chunk')} of {side}, {self.cut.rows:,} × {self.cut.columns:,} at most"
+        if self.fuses:
+            made = "p made in the Hopper product that makes the logits"
+        elif self.recomputes:
+            made = f"logits by the library in strips of {self.strip_rows:,} tokens, then p"
+        else:
+            made = "p of the softmax, beside the product for weight_grad" if self.overlaps else "p of the softmax"
+        return f"{cut}; {made}"
 
 
 def gradient_way(call: Call) -> GradientWay:

@@ -121,6 +121,10 @@ class Gradients:
                 out = input_grad[t0:t1]
                 input_gradient(out, p, w_part, workspace, first=not along or first, last=not along or final)
 
+    def describe(self) -> str:
+        """In words."""
+        return self._way.describe()
+
 
 def linear_cross_entropy_backward(call: Call) -> Launch:
     """Phase one: any strides, float16, bfloat16 and float32 matrices."""

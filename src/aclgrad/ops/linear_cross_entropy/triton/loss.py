@@ -78,6 +78,10 @@ class CrossEntropyWithMaxSum:
         if self._softmax is not None:
             self._softmax(args, outs, workspace)
 
+    def describe(self) -> str:
+        """In words."""
+        return "; ".join(kernel.describe() for kernel in (self._losses, self._softmax) if kernel is not None)
+
 
 def cross_entropy_with_max_sum(call: Call) -> Launch:
     """Phase one: any strides and contents of the float32 vectors, logits in half types and float32."""

@@ -83,6 +83,10 @@ class LinearOnlineMaxSum:
             }
         )  # fmt: skip
 
+    def describe(self) -> str:
+        """In words."""
+        return self._statistics.describe()
+
 
 def linear_online_max_sum(call: Call) -> Launch:
     """Phase one: any strides, float16, bfloat16 and float32 matrices."""

@@ -51,6 +51,10 @@ class Scale:
         """Compute; see `Launch`."""
         self._kernel(args, outs, workspace)
 
+    def describe(self) -> str:
+        """In words."""
+        return self._kernel.describe()
+
 
 def scale_(call: Call) -> Launch:
     """A tensor without gaps."""

@@ -21,7 +21,7 @@ from aclgrad.cpu.lanes import cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.strided import Loops, moved, stepped
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import share
+from aclgrad.cpu.threads import share, threads_in_words
 
 PIECE = 16384  # elements worth a thread
 MOST_BLOCKS, LEAST_ROWS = 32, 256  # rows are elements of one channel; fewer of them would be outweighed by their sums
@@ -177,6 +177,13 @@ class Pieces:
         levels = list(zip(loops.sizes, *loops.strides, strict=True))[::-1] or [(1, *[0] * len(batches))]
         self._table = table([*head, *across, *(number for level in levels for number in level)])
         self.table = self._table.data_ptr()
+
+    def describe(self) -> str:
+        """In words."""
+        block, strip = self._table[2:4].tolist()
+        order = "channels beside each other" if self.by_rows else "channel after channel"
+        cut = f"blocks of {block:,} of {self.elements:,} elements × strips of {strip} channels, {order}"
+        return f"{cut}, {threads_in_words(self.channels * self.elements, PIECE)}"
 
 
 def _in_order(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Loops:

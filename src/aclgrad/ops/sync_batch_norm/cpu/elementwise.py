@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from aclgrad.core.spec import Call
+from aclgrad.core.words import counted
 from aclgrad.cpu.compiler import Signature, jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any, pointer_at
 from aclgrad.cpu.strided import TILE, Loops, element_offset, elementwise
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 
 ALIGNMENT = 16  # elements; each coefficient starts on a cache line
 
@@ -140,6 +141,13 @@ class Elementwise:
             *inputs, *[scratch + offset for offset in self._coefficients], out,
             *self._sizes, scratch, *[0 if vector is None else vector.data_ptr() for vector in vectors], *more,
         )  # fmt: skip
+
+    def describe(self) -> str:
+        """In words."""
+        tiles, rows, columns = self._tables[0][:3].tolist()
+        first = f"coefficients of {counted(self._sizes[0], 'channel')}"
+        cut = f"{counted(tiles, 'tile')} of {rows} × {columns} elements"
+        return f"{first}, then {cut}, {threads_in_words(self._count, TILE)}"
 
 
 class BatchNormElemt(Elementwise):

@@ -109,3 +109,7 @@ class BatchNormReduceBackward:
         results = [out.data_ptr() for out in outs if out is not None]
         known = int(self._pieces.elements > 0)
         self._finish(1, self._layouts.data_ptr(), known, sums, deviations, invstd.data_ptr(), *results)
+
+    def describe(self) -> str:
+        """In words."""
+        return self._pieces.describe()

@@ -11,12 +11,13 @@ import torch
 
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
+from aclgrad.core.words import counted
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any
 from aclgrad.cpu.operands import Operands
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 
 from .channel_sums import PIECE, Pieces, channel_sums
 
@@ -107,6 +108,10 @@ class BatchNormStats:
             *self._results.addresses(args, outs), *self._numbers,
         )  # fmt: skip
 
+    def describe(self) -> str:
+        """In words."""
+        return self._pieces.describe()
+
 
 @jit
 def _variance(invstd: Any, eps: float) -> Any:
@@ -195,3 +200,8 @@ class BatchNormGatherStatsWithCounts:
             counts.data_ptr(), *[scratch + offset for offset in self._scratch], *running,
             *[out.data_ptr() for out in outs], *self._numbers,
         )  # fmt: skip
+
+    def describe(self) -> str:
+        """In words."""
+        processes, channels = self._table[:2].tolist()
+        return f"{counted(channels, 'channel')} of {processes} processes, {threads_in_words(self._work, PIECE)}"

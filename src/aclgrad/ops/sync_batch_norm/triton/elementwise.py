@@ -229,6 +229,10 @@ class Elementwise:
             self._sum(args, outs, workspace)
         self._kernel(args, outs, workspace)
 
+    def describe(self) -> str:
+        """In words."""
+        return self._kernel.describe()
+
 
 class BatchNormElemt(Elementwise):
     """Phase two of `batch_norm_elemt`."""

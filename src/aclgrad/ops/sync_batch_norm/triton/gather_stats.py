@@ -104,3 +104,7 @@ class BatchNormGatherStatsWithCounts:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         self._kernel(args, outs, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        return self._kernel.describe()

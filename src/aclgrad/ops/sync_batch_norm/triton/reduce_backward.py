@@ -115,3 +115,7 @@ class BatchNormReduceBackward:
         """Compute; see `Launch`."""
         self._sum(args, outs, workspace)
         self._unite(args, outs, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        return f"{self._sum.describe()}; {self._unite.describe()}"

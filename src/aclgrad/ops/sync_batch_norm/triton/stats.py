@@ -137,3 +137,7 @@ class BatchNormStats:
         """Compute; see `Launch`."""
         self._sum(args, outs, workspace)
         self._unite(args, outs, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        return f"{self._sum.describe()}; {self._unite.describe()}"

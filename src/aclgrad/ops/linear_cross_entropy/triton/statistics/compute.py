@@ -142,3 +142,9 @@ class Statistics:
                     }
                 )  # fmt: skip
         return views
+
+    def describe(self) -> str:
+        """How logits are made, in words."""
+        made = "in one Hopper kernel with their statistics" if self._fused else "by the library, then their statistics"
+        strips = f", in strips of {self._rows:,} tokens" if self._strip is not None and not self._fused else ""
+        return f"logits {made}{strips}"

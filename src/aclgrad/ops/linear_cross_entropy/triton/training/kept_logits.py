@@ -18,6 +18,7 @@ import torch
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, Call
+from aclgrad.core.words import counted
 from aclgrad.gpu.operands import Given, NamedKernel
 from aclgrad.gpu.products import TILE
 
@@ -90,6 +91,11 @@ class InWeightGrad:
                 out = input_grad[here]
                 self._input_grad(out, p, weight[rows], workspace, first=rows.start == 0, last=span == final)
 
+    def describe(self) -> str:
+        """In words."""
+        tokens, spans = self._tokens.stop, len(self._spans)
+        return f"{counted(tokens, 'token')} with logits kept in weight_grad, p in {counted(spans, 'span')} of columns"
+
 
 class InWorkspace:
     """The tokens from `start` on, whose logits are kept in the workspace, a chunk of tokens at a time."""
@@ -147,3 +153,9 @@ class InWorkspace:
                 self._weight_grad(
                     weight_grad, p.t(), x[here], workspace, first=first, last=last, begun=self._begun
                 )  # fmt: skip
+
+    def describe(self) -> str:
+        """In words."""
+        chunks = len(self._chunks)
+        tokens = self._chunks[-1].stop - self._chunks[0].start
+        return f"{counted(tokens, 'token')} with logits kept in the workspace, in {counted(chunks, 'chunk')} of tokens"

@@ -132,6 +132,10 @@ class LossAndGradients:
             phase(given, tokens, self._shared.view(workspace))
         self._add(args, outs, workspace)
 
+    def describe(self) -> str:
+        """In words."""
+        return "; ".join(phase.describe() for phase in self._phases)
+
 
 class TokenLosses:
     """Phase two of `token_losses`."""
@@ -162,6 +166,10 @@ class TokenLosses:
         tiles = self._statistics(x, given["weight"], None, tokens["own"], workspace)
         top, total, others = (given[name] for name in STATISTICS)
         self._merge({**tokens, **tiles, "top": top, "total": total, "others": others, "loss": given["loss"]})
+
+    def describe(self) -> str:
+        """In words."""
+        return self._statistics.describe()
 
 
 def token_losses(call: Call) -> Launch:
