@@ -11,7 +11,7 @@ LOWEST_PYTHON ?= $(shell for python in python$(LOWEST) $$HOME/.pyenv/versions/$(
 LOWEST_VENV ?= .venv-lowest
 NEWEST_VENV ?= .venv-newest
 
-.PHONY: demo test test-lowest test-newest test-gpu check format bench bench-gpu clean
+.PHONY: demo test test-lowest test-newest test-gpu check format generate bench bench-gpu clean
 
 demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
@@ -43,6 +43,9 @@ check: $(READY)  ## format, lint, types
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: $(READY)  ## the doors' stubs and the table of operators, from the contracts
+	$(BIN)/python tools/generate.py
 
 test-gpu: $(READY)  ## the Triton kernels on this machine's GPU
 	$(BIN)/python -m pytest -m gpu

@@ -9,11 +9,12 @@ import torch
 
 import aclgrad
 from aclgrad.core.memory import tensors_in
+from aclgrad.core.registry import lookup
 from aclgrad.testing.cases import Cost, bytes_moved
 from aclgrad.testing.layouts import apply
+from aclgrad.testing.peers import peers_of
 
 from .device import COLD, MIB, Device
-from .peers import peers_of
 from .report import OURS
 
 MOST_SETS = 128
@@ -41,7 +42,7 @@ class Contender:
 
 def contenders(operator: str, sets: Sequence[Sequence[Any]], device: Device) -> dict[str, Contender]:
     """Ours, then the operator's peers. None begins where another has just read the inputs into the caches."""
-    peers = peers_of(operator, device.kind, device.compiling)
+    peers = peers_of(lookup(operator).spec, device.kind, device.compiling)
     writes_out = bool(peers) and peers[0].writes_out
     calls = {OURS: [_ours(operator, args, writes_out) for args in sets]}
     calls |= {peer.name: [peer.prepare(*args) for args in sets] for peer in peers}
@@ -54,7 +55,7 @@ def contenders(operator: str, sets: Sequence[Sequence[Any]], device: Device) -> 
 
 def _ours(operator: str, args: Sequence[Any], writes_out: bool) -> Callable[[], Any]:
     """The public call as a user writes it; with a prepared output where the peer has one too."""
-    function = getattr(aclgrad, operator)
+    function = getattr(aclgrad, operator, lookup(operator))
     if writes_out:
         out = torch.empty_like(args[-1])
         return lambda: function(*args, out=out)

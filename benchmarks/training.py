@@ -21,12 +21,12 @@ from aclgrad.core.meta import dtype_name
 from aclgrad.core.spec import BF16, F16, F32
 from aclgrad.testing import Data, judge
 from aclgrad.testing.cases import Cost
+from aclgrad.testing.peers import CPU, CUDA, loaded, no_tf32, without_tf32
 from aclgrad.testing.tolerance import naive_dtype
 
 from .contenders import Contender, same_inputs
 from .device import Device
 from .gate import Gate, verdict_of
-from .peer import CPU, CUDA, loaded, no_tf32, without_tf32
 from .report import OURS, Row
 from .runner import timed_regime
 from .timing import Effort

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import aclgrad
 from aclgrad.core.backends import BACKENDS
-from aclgrad.core.registry import lookup, operators
+from aclgrad.core.registry import aclnn_operators, lookup
 from aclgrad.frontends.capi import build
 from aclgrad.frontends.cli import app, main, native
 from aclgrad.frontends.cli.tables import show
@@ -99,10 +99,10 @@ def test_an_operator_that_is_none_is_told_with_the_nearest_one(call, command):
     code, said = call(command, "nonsense")
     assert code == 2
     assert "expected one of hardsigmoid, " in said
-    assert all(operator.spec.name in said for operator in operators())
+    assert all(operator.spec.name in said for operator in aclnn_operators())
 
 
-@pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
+@pytest.mark.parametrize("operator", list(aclnn_operators()), ids=lambda operator: operator.spec.name)
 def test_an_operator_goes_by_its_names_in_either_language_and_case(call, operator):
     spec = operator.spec
     expected = call("explain", spec.name, entry=lambda: app())
@@ -115,7 +115,7 @@ def test_an_operator_goes_by_its_names_in_either_language_and_case(call, operato
 def test_backends_and_devices_are_refused_before_anything_runs(call, monkeypatch):
     monkeypatch.setattr(MODULE, "report", lambda *_, **__: pytest.fail("it runs"))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("aclgrad.core.backends._interpreting", lambda: False)
+    monkeypatch.setattr("aclgrad.gpu.backend.interpreting", lambda: False)
     monkeypatch.setattr(lookup("lstm"), "_plans", {})  # made while Triton interprets
     for words, told in (
         (("verify", "--backend", "nosuch"), "--backend: 'nosuch' is no backend, expected cpu or triton or reference"),

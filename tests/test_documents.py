@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import aclgrad  # noqa: F401  registers the operators
-from aclgrad.core.registry import operators
+from aclgrad.core.registry import aclnn_operators
 from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Tensor, TensorList
 from aclgrad.testing.cases import suite
 
 FOLDER = Path(os.environ.get("ACLGRAD_DOCUMENTS", Path(__file__).parents[2] / "shared" / "seeds"))
-OPERATORS = list(operators())
+OPERATORS = list(aclnn_operators())
 
 
 def document(operator):

@@ -16,22 +16,14 @@ from .core.errors import NoBackend as NoBackend
 from .core.errors import NullArgument as NullArgument
 from .core.errors import Unsupported as Unsupported
 from .core.errors import WrongType as WrongType
+from .cpu import backend as _cpu  # noqa: F401  the backends register themselves, the preferred one first
 from .frontends.torch_library import register as _register_ops
-from .ops.hardsigmoid import hardsigmoid as hardsigmoid
-from .ops.hardsigmoid import hardsigmoid_ as hardsigmoid_
-from .ops.hardsigmoid import hardsigmoid_backward as hardsigmoid_backward
-from .ops.linear_cross_entropy import cross_entropy_with_max_sum as cross_entropy_with_max_sum
-from .ops.linear_cross_entropy import linear_cross_entropy_backward as linear_cross_entropy_backward
-from .ops.linear_cross_entropy import linear_online_max_sum as linear_online_max_sum
-from .ops.lstm import lstm as lstm
-from .ops.lstm import lstm_backward as lstm_backward
-from .ops.lstm_cell import lstm_cell as lstm_cell
-from .ops.lstm_cell import lstm_cell_backward as lstm_cell_backward
-from .ops.sync_batch_norm import batch_norm_elemt as batch_norm_elemt
-from .ops.sync_batch_norm import batch_norm_elemt_backward as batch_norm_elemt_backward
-from .ops.sync_batch_norm import batch_norm_gather_stats_with_counts as batch_norm_gather_stats_with_counts
-from .ops.sync_batch_norm import batch_norm_reduce_backward as batch_norm_reduce_backward
-from .ops.sync_batch_norm import batch_norm_stats as batch_norm_stats
+from .gpu import backend as _gpu  # noqa: F401
+from .ops.hardsigmoid import *
+from .ops.linear_cross_entropy import *
+from .ops.lstm import *
+from .ops.lstm_cell import *
+from .ops.sync_batch_norm import *
 
 _register_ops()
 

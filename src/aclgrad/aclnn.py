@@ -7,6 +7,8 @@ A tensor argument is a torch.Tensor (used in place), an aclTensor handle or None
 handle. A refused call returns its status, hands out no executor, writes nothing and leaves a message for
 `aclgrad.acl.get_recent_err_msg()`.
 
+`aclnn.pyi` names the functions for editors.
+
 >>> import torch
 >>> from aclgrad import aclnn
 >>> x, out = torch.tensor([-4.0, 0.0, 1.0]), torch.empty(3)
@@ -17,35 +19,21 @@ handle. A refused call returns its status, hands out no executor, writes nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from . import ops as _ops  # noqa: F401  registers the operators
-from .core.registry import operators as _operators
-from .frontends.acl import enums as _enums
-from .frontends.acl import meta as _meta
-from .frontends.aclnn import rebinding as _rebinding
-from .frontends.aclnn.pairs import make_pair as _make_pair
-
-
-def _surface() -> dict[str, Any]:
-    """Every public name of this module that is not written above."""
-    names: dict[str, Any] = {}
-    for operator in _operators():
-        for function in _make_pair(operator):
-            names[function.__name__] = function
-    for module in (_meta, _rebinding):
-        names |= {name: value for name, value in vars(module).items() if name.startswith("acl") and callable(value)}
-    for enumeration in (_enums.AclDataType, _enums.AclFormat, _enums.AclnnStatus):
-        names |= {item.name: item for item in enumeration}
-    del names["aclnn_call"]
-    return names
-
+from .frontends.aclnn.surface import surface as _surface
 
 _names = _surface()
-globals().update(_names)
 __all__ = [*_names]
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    raise AttributeError(f"module {__name__!r} has no function {name!r}")
+def __getattr__(name: str) -> Any:
+    try:
+        found = globals()[name] = _names[name]  # where it is found at once from now on
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no function {name!r}") from None
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

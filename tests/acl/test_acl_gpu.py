@@ -12,7 +12,7 @@ import torch
 from acl_helpers import D2D, D2H, DEFAULT, H2D, create, download, malloc, upload
 
 from aclgrad import acl, aclnn
-from aclgrad.core.registry import operators
+from aclgrad.core.registry import aclnn_operators
 from aclgrad.frontends.acl import devices
 from aclgrad.frontends.acl.blocks import DEVICE, HOST
 from aclgrad.testing import program
@@ -161,7 +161,7 @@ def test_memory_freed_under_queued_work_is_not_given_away(streams):
         assert acl.rt.free(second) == 0
 
 
-@pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
+@pytest.mark.parametrize("operator", list(aclnn_operators()), ids=lambda operator: operator.spec.name)
 def test_operators_on_device_memory(operator):
     cases = suite(operator.spec).cases
     case = next(case for case in cases if SMOKE in case.tags)

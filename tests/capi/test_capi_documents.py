@@ -5,7 +5,7 @@ import re
 import pytest
 from capi_helpers import environment, run
 
-from aclgrad.core.registry import operators
+from aclgrad.core.registry import aclnn_operators
 from test_documents import document
 
 ROUNDED = 1e-6
@@ -18,7 +18,7 @@ PRINTED = {
 }
 
 
-@pytest.fixture(params=list(operators()), ids=lambda o: o.spec.name)
+@pytest.fixture(params=list(aclnn_operators()), ids=lambda o: o.spec.name)
 def program(request, compiler):
     text = document(request.param)
     blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

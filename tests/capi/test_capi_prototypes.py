@@ -8,7 +8,7 @@ from capi_helpers import run
 
 import aclgrad.acl
 import aclgrad.aclnn  # noqa: F401  all functions are known
-from aclgrad.core.registry import operators
+from aclgrad.core.registry import aclnn_operators
 from aclgrad.frontends.acl.boundary import FUNCTIONS
 from aclgrad.frontends.acl.enums import CONSTANTS, ENUMERATIONS
 from aclgrad.frontends.capi.build import c_compiler, cxx_compiler
@@ -20,7 +20,7 @@ from test_documents import document
 
 TABLE = prototypes()
 TEXTS = headers(TABLE)
-OPERATORS = list(operators())
+OPERATORS = list(aclnn_operators())
 
 
 def test_every_function_has_one_prototype_and_every_prototype_a_function():

@@ -7,8 +7,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from aclnn_device import Device
-from matrix import OPERATORS
-from test_contract import NAMES
+from matrix import ACLNN
 
 from aclgrad.testing import program
 
@@ -38,6 +37,6 @@ def running():
         yield running
 
 
-@pytest.fixture(params=OPERATORS, ids=NAMES)
+@pytest.fixture(params=ACLNN, ids=lambda operator: operator.spec.name)
 def device(request, running):
     return Device(running, request.param)

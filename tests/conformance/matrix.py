@@ -8,10 +8,13 @@ import torch
 
 import aclgrad  # noqa: F401  registers the operators
 from aclgrad.core.plan import Operator
-from aclgrad.core.registry import operators
+from aclgrad.core.registry import aclnn_operators, operators
 from aclgrad.testing.cases import DOCUMENT, EDGE, SMOKE, Case, is_documented, suite
 
 OPERATORS = list(operators())
+ACLNN = list(aclnn_operators())
+"""Those that the aclnn door has."""
+
 DOCUMENTED = [operator for operator in OPERATORS if any(DOCUMENT in case.tags for case in suite(operator.spec).cases)]
 """Those whose document has an example."""
 

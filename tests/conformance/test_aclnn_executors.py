@@ -3,7 +3,7 @@
 import pytest
 import torch
 from aclnn_device import INVALID, NULL, RUNTIME, Device, pair
-from matrix import OPERATORS, same
+from matrix import ACLNN, same
 
 from aclgrad import acl, aclnn
 from aclgrad.core.memory import tensors_in
@@ -31,7 +31,7 @@ def test_null_and_foreign_executors(device):
 
 
 def test_an_executor_of_another_operator(device):
-    other = next(o for o in OPERATORS if o is not device.operator)
+    other = next(o for o in ACLNN if o is not device.operator)
     size, executor = device.plan()
     assert pair(other)[1](0, 0, executor, device.running.stream) == INVALID
     assert device.operator.spec.aclnn in acl.get_recent_err_msg()
@@ -166,7 +166,7 @@ def test_rebinding_is_refused_where_it_cannot_work(device):
 
 
 def test_rebinding_an_output_onto_an_input_is_refused_when_run(running):
-    operator = next(o for o in OPERATORS if o.spec.name == "lstm_cell_backward")
+    operator = next(o for o in ACLNN if o.spec.name == "lstm_cell_backward")
     device = Device(running, operator)
     size, executor = device.plan()
     aclnn.aclSetAclOpExecutorRepeatable(executor)
@@ -202,7 +202,7 @@ def operands(operator):
     return [*args, *outs], [tensor for tensor in tensors_in([*args, *outs]) if tensor.numel()]
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.spec.name)
+@pytest.mark.parametrize("operator", ACLNN, ids=lambda operator: operator.spec.name)
 @pytest.mark.parametrize("held", [0, 1])
 def test_storage_made_too_small_between_the_phases_is_reported(operator, held):
     """Of one tensor after the other, inputs and outputs, also inside lists."""
@@ -226,7 +226,7 @@ def test_a_tensor_described_anew_between_the_phases_is_refused(device):
 
 
 def test_a_null_data_address_is_reported_when_run(running):
-    operator = next(o for o in OPERATORS if o.spec.name == "hardsigmoid_backward")
+    operator = next(o for o in ACLNN if o.spec.name == "hardsigmoid_backward")
     shape = [2, 3]
     null = aclnn.aclCreateTensor(shape, 2, aclnn.ACL_FLOAT, None, 0, aclnn.ACL_FORMAT_ND, shape, 2, None)
     fine = running.upload(torch.ones(shape))
@@ -238,7 +238,7 @@ def test_a_null_data_address_is_reported_when_run(running):
 
 
 def test_views_past_their_block_are_reported_when_run(running):
-    operator = next(o for o in OPERATORS if o.spec.name == "hardsigmoid_backward")
+    operator = next(o for o in ACLNN if o.spec.name == "hardsigmoid_backward")
     address = running.malloc(16)
     long = aclnn.aclCreateTensor([8], 1, aclnn.ACL_FLOAT, None, 0, aclnn.ACL_FORMAT_ND, [8], 1, address)
     fine, out = running.upload(torch.ones(8)), running.upload(torch.ones(8))

@@ -2,14 +2,15 @@
 
 import inspect
 import os
+from typing import get_type_hints
 
 import pytest
 import torch
-from matrix import OPERATORS, flat, matrix
+from matrix import ACLNN, OPERATORS, family, flat, matrix
 
 import aclgrad
 from aclgrad.core.errors import AclgradError, InvalidArgument
-from aclgrad.core.spec import Out, OutList
+from aclgrad.core.spec import REQUIRED, Out, OutList
 from aclgrad.testing.cases import SMOKE, suite
 from aclgrad.testing.poison import fill
 
@@ -19,7 +20,7 @@ NAMES = [operator.spec.name for operator in OPERATORS]
 def refusals(door):
     return [
         pytest.param(operator, invalid, id=f"{operator.spec.name}-{invalid.name}")
-        for operator in OPERATORS
+        for operator in (ACLNN if door == "aclnn" else OPERATORS)
         for invalid in suite(operator.spec).invalid
         if door in invalid.doors
     ]
@@ -62,15 +63,38 @@ def test_python_door_accepts_what_only_the_document_refuses(operator):
             operator(*[changed[name] for name in args], backend="reference")
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=NAMES)
+def follows(signature, spec):
+    """Whether the positional parameters are the contract's arguments, with their defaults."""
+    positional = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    given = [(p.name, REQUIRED if p.default is p.empty else p.default) for p in positional]
+    return given == [(arg.name, arg.default) for arg in spec.args]
+
+
+PUBLIC = [operator for operator in OPERATORS if hasattr(aclgrad, operator.spec.name)]
+"""Those with a function in Python: what their family's `__init__` exports."""
+
+
+@pytest.mark.parametrize("operator", PUBLIC, ids=lambda operator: operator.spec.name)
 def test_signature_follows_the_contract(operator):
+    """What editors show is what the contract says: names, order, defaults, what may be None."""
     function = getattr(aclgrad, operator.spec.name)
-    parameters = inspect.signature(function).parameters
-    positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    assert positional == [param.name for param in operator.spec.args]
-    keywords = {name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
-    assert keywords >= ({"out", "backend"} if operator.spec.outs else {"backend"})
+    signature = inspect.signature(function)
+    assert follows(signature, operator.spec)
+    hints = get_type_hints(function)
+    for arg in operator.spec.args:
+        assert arg.may_be_none == (type(None) in getattr(hints[arg.name], "__args__", ())), arg.name
+    keywords = {name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+    assert keywords >= ({"out", "backend", *operator.spec.asked_by} if operator.spec.outs else {"backend"})
     assert function.__doc__ and ">>>" in function.__doc__
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=NAMES)
+def test_the_reference_takes_the_contracts_arguments(operator):
+    """In its order and by its names; a default, where a formula has one, is the contract's."""
+    formula = getattr(family(operator, "reference"), operator.spec.name)
+    for arg, given in zip(operator.spec.args, inspect.signature(formula).parameters.values(), strict=False):
+        assert given.name == arg.name
+        assert given.default in (given.empty, arg.default), arg.name
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))

@@ -69,13 +69,19 @@ def final(message: str, gradients: Sequence[torch.Tensor | None], *sources: torc
     return [None if g is None else _Final.apply(message, g, *sources) for g in gradients]  # type: ignore[no-untyped-call]
 
 
+def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """There is nothing to keep it for."""
+
+
+def is_refusal(gradient: Gradient | Composed) -> bool:
+    """Whether it is one that `refusal` made."""
+    return isinstance(gradient, Gradient) and gradient.setup is _keep_nothing
+
+
 def refusal(message: str) -> Gradient:
     """The gradient of an operator that has none: an error when it is asked for, where torch would return zeros."""
-
-    def keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any, **options: Any) -> None:
-        """There is nothing to keep it for."""
 
     def refuse(ctx: Any, *grads: Any) -> Any:  # noqa: ARG001
         raise Unsupported(message)
 
-    return Gradient(keep_nothing, refuse)
+    return Gradient(_keep_nothing, refuse)

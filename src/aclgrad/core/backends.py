@@ -30,56 +30,30 @@ class Launch(Protocol):
         """What phase one chose and why, in a line (or one for each layer): grid, tiles, blocks, threads."""
 
 
-def _cpu(call: Call) -> Launch:
-    if call.device.type != "cpu":
-        raise Unsupported(f"runs on CPU tensors, these are on {call.device}")
-    return _factory(call, "cpu")(call)
+BACKENDS: dict[str, Callable[[Call], Launch]] = {"reference": lambda call: ReferenceLaunch(call)}
+"""Every backend, in order of preference: those with kernels as they were registered, then the reference."""
 
 
-def _triton(call: Call) -> Launch:
-    if any(meta.dtype == torch.float64 for _, meta in call.metas(*call.spec.params)):
-        raise Unsupported("computes in float32, these are float64")
-    if call.device.type != "cuda" and not _interpreting():
-        raise Unsupported(f"runs on CUDA tensors (or interpreted, with TRITON_INTERPRET=1), these are on {call.device}")
-    launch = _factory(call, "triton")(call)
-    on_device: Callable[[Launch, torch.device], Launch] = _module_named("aclgrad.gpu.launch").OnDevice
-    return on_device(launch, call.device)
+def register(name: str, make: Callable[[Call], Launch]) -> None:
+    """Make a backend known; `make(call)` returns a launch, or raises `Unsupported` with the reason."""
+    reference = BACKENDS.pop("reference")
+    BACKENDS.update({name: make, "reference": reference})
 
 
-def _interpreting() -> bool:
-    """Whether Triton is there and interprets its kernels."""
-    try:
-        return bool(importlib.import_module("triton").knobs.runtime.interpret)
-    except ImportError:
-        return False
-
-
-def _reference(call: Call) -> Launch:
-    return ReferenceLaunch(call)
-
-
-def _factory(call: Call, backend: str) -> Callable[[Call], Launch]:
-    """The kernel factory of a family, imported when first used."""
-    module = _module(call, f"kernel_{backend}")
+def kernel(call: Call, backend: str) -> Launch:
+    """The launch that a family's `kernel_<backend>` makes for the call; the module is imported when first used."""
+    module = _module(f"{call.spec.package}.kernel_{backend}")
     factory: Callable[[Call], Launch] | None = getattr(module, call.spec.name, None)
     if factory is None:
         raise Unsupported(f"has no kernel for {call.spec.name}")
-    return factory
+    return factory(call)
 
 
-def _module(call: Call, name: str) -> ModuleType:
-    return _module_named(f"{call.spec.package}.{name}")
-
-
-def _module_named(name: str) -> ModuleType:
+def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as missing:
         raise Unsupported(f"cannot be loaded: {missing}") from missing
-
-
-BACKENDS: dict[str, Callable[[Call], Launch]] = {"cpu": _cpu, "triton": _triton, "reference": _reference}
-"""Every backend, in order of preference."""
 
 
 def choose(call: Call, name: str | None) -> tuple[str, Launch]:
@@ -109,7 +83,7 @@ class ReferenceLaunch:
     workspace = 0
 
     def __init__(self, call: Call) -> None:
-        self.formula = getattr(_module(call, "reference"), call.spec.name)
+        self.formula = getattr(_module(f"{call.spec.package}.reference"), call.spec.name)
         self.options = call.spec.reference_options(call)
         self.written = call.spec.written
 

@@ -117,7 +117,7 @@ class Operator:
         self._plans: dict[Any, Plan] = {}
 
     def __repr__(self) -> str:
-        return f"<operator {self.spec.name} = {self.spec.aclnn}>"
+        return f"<operator {self.spec.name}{f' = {self.spec.aclnn}' if self.spec.aclnn else ''}>"
 
     def __call__(self, *args: Any, out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
         """The output or the tuple of outputs; those with `asked_by` only if they are `asked` for or given in `out`.

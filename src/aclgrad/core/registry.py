@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterator
+from types import ModuleType
 
 from .plan import Operator
 from .spec import OpSpec
@@ -21,6 +24,24 @@ def register(spec: OpSpec) -> Operator:
 def operators() -> Iterator[Operator]:
     """Every registered operator, in order of registration."""
     return iter(_OPERATORS.values())
+
+
+def aclnn_operators() -> Iterator[Operator]:
+    """Those that a document knows: what the doors of aclnn, C and the command line have."""
+    return (operator for operator in operators() if operator.spec.aclnn)
+
+
+def families() -> tuple[str, ...]:
+    """The packages of all families, in order of registration."""
+    return tuple(dict.fromkeys(operator.spec.package for operator in operators()))
+
+
+def part(family: str, name: str) -> ModuleType | None:
+    """An optional module of a family's package; None if the family has none of this name."""
+    module = f"{family}.{name}"
+    if importlib.util.find_spec(module) is None:
+        return None
+    return importlib.import_module(module)
 
 
 def lookup(name: str) -> Operator:

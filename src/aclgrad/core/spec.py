@@ -18,6 +18,10 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
 
 
+REQUIRED: Any = object()
+"""The default of an argument that has to be given."""
+
+
 @dataclass(frozen=True)
 class Param:
     """A parameter: its name in Python and its name in the document."""
@@ -27,7 +31,23 @@ class Param:
 
 
 @dataclass(frozen=True)
-class Tensor(Param):
+class Argument(Param):
+    """A parameter that the caller passes. Its default is that of the Python door; the document's functions have none.
+
+    `optional` is what may be None and has no default.
+    """
+
+    default: Any = field(default=REQUIRED, kw_only=True)
+    optional: bool = field(default=False, kw_only=True)
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether None may be given for it."""
+        return self.optional or self.default is None
+
+
+@dataclass(frozen=True)
+class Tensor(Argument):
     """An input tensor. `dtypes` are the document's; the Python door also takes those of `generous`.
 
     `const` says whether the C prototype promises not to write to it; only an `InOut` is written to.
@@ -49,24 +69,24 @@ class TensorList(Tensor):
 
 
 @dataclass(frozen=True)
-class Flag(Param):
+class Flag(Argument):
     """A bool attribute."""
 
 
 @dataclass(frozen=True)
-class Int(Param):
+class Int(Argument):
     """An int64_t attribute."""
 
 
 @dataclass(frozen=True)
-class Float(Param):
+class Float(Argument):
     """A floating-point attribute; `c_type` is its type in the C prototype."""
 
     c_type: str = "double"
 
 
 @dataclass(frozen=True)
-class BoolArray(Param):
+class BoolArray(Argument):
     """An optional aclBoolArray."""
 
 
@@ -130,6 +150,9 @@ Rule: TypeAlias = "Callable[[Call], None]"
 class OpSpec:
     """The contract of one operator.
 
+    An operator that no document knows has an empty `aclnn`: the doors of aclnn and C, and the command line, leave it
+    out.
+
     `args` and `outs` stand in the document's order. `rules` run in order and raise; the first that fails names
     the fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the
     outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata
@@ -139,7 +162,7 @@ class OpSpec:
 
     name: str
     aclnn: str
-    args: tuple[Param, ...]
+    args: tuple[Argument, ...]
     outs: tuple[Out | OutList, ...]
     rules: tuple[Rule, ...]
     dims: Callable[[Call], Any] = lambda call: None
@@ -155,6 +178,11 @@ class OpSpec:
     def params(self) -> dict[str, Param]:
         """Every parameter by its Python name."""
         return {param.name: param for param in (*self.args, *self.outs)}
+
+    @cached_property
+    def defaults(self) -> tuple[Any, ...]:
+        """The defaults of the arguments, `REQUIRED` for those that have none."""
+        return tuple(arg.default for arg in self.args)
 
     @cached_property
     def updated(self) -> tuple[int, ...]:

@@ -1,17 +1,15 @@
 """`torch.ops.aclgrad.*`: every operator as an op of torch's dispatcher, derived from its contract.
 
-An op has the arguments of the Python function, with the same defaults, and returns the outputs; one that is not
+An op has the arguments of the contract, with its defaults, and returns the outputs; one that is not
 produced is an empty tensor or an empty list, since an op cannot return None. Fake kernels run the contract on metadata,
-so `torch.compile` and `torch.export` see shapes, strides and refusals without computing anything. What the `autograd`
-of a family names is differentiable; the gradient of anything else is refused.
+so `torch.compile` and `torch.export` see shapes, strides and refusals without computing anything. What a
+family's `autograd`, if it has one, names is differentiable; the gradient of anything else is refused.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
 
@@ -20,8 +18,8 @@ from ..core.dispatch import NAMESPACE, chosen_backend, wants_gradient
 from ..core.errors import Unsupported
 from ..core.memory import tensors_in
 from ..core.plan import Operator, allocated
-from ..core.registry import operators
-from ..core.spec import BoolArray, Flag, Float, InOut, Int, OutList, Param, TensorList
+from ..core.registry import operators, part
+from ..core.spec import REQUIRED, BoolArray, Flag, Float, InOut, Int, OpSpec, OutList, Param, TensorList
 from .torch_autograd import register_autograd
 from .torch_flops import register_flops
 from .torch_vmap import register_vmap
@@ -51,18 +49,14 @@ _TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", Bool
 def register() -> None:
     """Define an op for every operator, and the gradients their families know."""
     for operator in operators():
-        define(operator, getattr(importlib.import_module(operator.spec.package), operator.spec.name))
+        define(operator)
         differentiate(operator)
-    for package in dict.fromkeys(operator.spec.package for operator in operators()):
-        for operator in getattr(importlib.import_module(f"{package}.autograd"), "FURTHER", ()):
-            define(operator, None)
-            differentiate(operator)
 
 
 def differentiate(operator: Operator) -> None:
     """Register the operator's gradient, or its refusal."""
     spec = operator.spec
-    known = importlib.import_module(f"{spec.package}.autograd").GRADIENTS.get(spec.name)
+    known = getattr(part(spec.package, "autograd"), "GRADIENTS", {}).get(spec.name)
     message = f"aclgrad.{spec.name} cannot be differentiated; docs/pytorch.md says which modules can, and how often"
     if spec.updated:
         LIBRARY.impl(spec.name, _differentiable_update(operator, known, message), "Autograd")
@@ -79,6 +73,7 @@ def _differentiable_update(operator: Operator, known: Composed | None, message: 
         if known is not None and wants_gradient(args):
             return known.formula(*args)
         if wants_gradient([args[k] for k in spec.updated if k < len(args)] if spec.outs else args):
+            operator.judge((*args, *spec.defaults[len(args) :]))  # what else is wrong comes first
             raise Unsupported(message)
         with torch._C._AutoDispatchBelowAutograd():
             results = op(*args)
@@ -89,18 +84,13 @@ def _differentiable_update(operator: Operator, known: Composed | None, message: 
     return kernel
 
 
-def schema(operator: Operator, function: Callable[..., Any] | None) -> str:
-    """The op's schema: kinds from the contract, defaults and what may be None from the typed Python function."""
-    spec = operator.spec
-    hints = get_type_hints(function) if function else {}
-    parameters = inspect.signature(function).parameters if function else {}
+def schema(spec: OpSpec) -> str:
+    """The op's schema."""
     arguments = []
     for k, param in enumerate(spec.args):
         kind = f"Tensor({chr(ord('a') + k)}!)" if isinstance(param, InOut) else _TYPES.get(type(param), "Tensor")
-        optional = "?" if type(None) in getattr(hints.get(param.name), "__args__", ()) else ""
-        default = parameters[param.name].default if parameters else inspect.Parameter.empty
-        given = "" if default is inspect.Parameter.empty else f"={default}"
-        arguments.append(f"{kind}{optional} {param.name}{given}")
+        default = "" if param.default is REQUIRED else f"={param.default}"
+        arguments.append(f"{kind}{'?' if param.may_be_none else ''} {param.name}{default}")
     if spec.asked_by:
         arguments += ["*", *(f"bool {flag}=False" for flag in spec.asked_by)]
     returned = ["Tensor[]" if isinstance(out, OutList) else "Tensor" for out in spec.outs]
@@ -108,11 +98,9 @@ def schema(operator: Operator, function: Callable[..., Any] | None) -> str:
     return f"{spec.name}({', '.join(arguments)}) -> {result}"
 
 
-def define(operator: Operator, function: Callable[..., Any] | None) -> None:
-    """Make the operator an op with its fake kernel; one without a Python function has no defaults."""
-    spec = operator.spec
-    parameters = inspect.signature(function).parameters if function else {}
-    defaults = [parameters[param.name].default for param in spec.args] if function else []
+def define(operator: Operator) -> None:
+    """Make the operator an op with its fake kernel."""
+    spec, defaults = operator.spec, operator.spec.defaults
 
     def kernel(*args: Any, **flags: bool) -> Any:
         complete = (*args, *defaults[len(args) :])  # the dispatcher leaves out what equals its default at the end
@@ -123,7 +111,7 @@ def define(operator: Operator, function: Callable[..., Any] | None) -> None:
         _, produced = operator.judge((*args, *defaults[len(args) :]), asked=any(flags.values()))
         return _returned(operator, allocated(produced), args)
 
-    LIBRARY.define(schema(operator, function), tags=TAGS)
+    LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
         LIBRARY.impl(spec.name, kernel, device)
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)

@@ -12,12 +12,17 @@ from torch import Tensor
 
 from ..core.errors import AclgradError
 from ..core.memory import tensors_in
+from ..core.rules import ND
 from ..core.spec import OpSpec
 from .layouts import apply
 
 SMOKE, EDGE, REAL, DOCUMENT = "smoke", "edge", "real", "document"
 BENCH, BENCH_GPU = "bench", "bench on a GPU"
 PYTHON_ONLY = "python_only"
+
+NCHW, NHWC, NC1HWC0, FRACTAL_NZ, NCDHW, NCL = 0, 1, 3, 29, 30, 47  # aclFormat
+ANY_FORMAT = (ND, NCHW, NCL, NC1HWC0, FRACTAL_NZ)
+"""A selection, the last two private to a device."""
 
 
 class Data:
@@ -114,13 +119,16 @@ class Suite:
     """What is known about one operator's inputs.
 
     `main` names the parameter whose dtype a case's dtype is. The first case is the legal call that the invalid ones
-    change. `moved` counts the bytes that a call must read and write.
+    change. `moved` counts the bytes that a call must read and write. Of handles' formats for `main` the aclnn door
+    takes `formats`, and refuses `refused_formats`.
     """
 
     cases: tuple[Case, ...]
     invalid: tuple[Invalid, ...]
     main: str = "input"
     moved: Callable[[Sequence[Any], Sequence[Any]], int] = bytes_moved
+    formats: tuple[int, ...] = (ND,)
+    refused_formats: tuple[int, ...] = ()
 
 
 def suite(spec: OpSpec) -> Suite:
@@ -140,6 +148,6 @@ def sized(spec: OpSpec) -> Callable[..., Callable[[Data], Sequence[Any]]] | None
 
 
 def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:
-    """Whether the aclnn door takes the case in this dtype too."""
+    """Whether the aclnn door, if it has the operator, takes the case in this dtype too."""
     main = spec.params[suite(spec).main]
-    return dtype in getattr(main, "dtypes", ()) and PYTHON_ONLY not in case.tags
+    return bool(spec.aclnn) and dtype in getattr(main, "dtypes", ()) and PYTHON_ONLY not in case.tags

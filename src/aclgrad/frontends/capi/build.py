@@ -26,6 +26,8 @@ import torch
 from ..._version import __version__
 from .guards import guards
 from .headers import headers
+from .installation import CMAKE, LINKED, SET_ENV
+from .installation import Installation as Installation
 from .prototypes import fingerprint, prototypes
 
 PACKAGE_ROOT = Path(__file__).parents[3]
@@ -34,29 +36,7 @@ LIBRARY = "libaclgrad_capi.so"
 SEAL = ".seal"  # a hash of a build's files
 NAMES = ("ascendcl", "acl_rt", "nnopbase", "opapi", "opapi_math", "opapi_nn", "cust_opapi")
 """What programs link with; all of them are the one library."""
-LINKED = ("ascendcl", "nnopbase", "opapi")
-"""The names that together have every function, as the documents' programs are linked."""
-
 _OPTIONS = ("-std=c11", "-O2", "-g0", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra")
-_CMAKE = """\
-get_filename_component(_aclgrad_root "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
-if(NOT TARGET aclgrad::aclnn)
-  add_library(aclgrad::aclnn INTERFACE IMPORTED)
-  set_target_properties(aclgrad::aclnn PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${{_aclgrad_root}}/include"
-    INTERFACE_LINK_LIBRARIES "{libraries}")
-endif()
-unset(_aclgrad_root)
-"""
-_SET_ENV = """\
-# Source this file: programs built against these headers then find the libraries, and CMake samples find both.
-ASCEND_CUSTOM_PATH={place}
-if [ -n "${{BASH_SOURCE:-}}" ]; then  # the folder may have been moved, and bash knows where to
-    ASCEND_CUSTOM_PATH="$(cd "$(dirname "$BASH_SOURCE")" && pwd)"
-fi
-export ASCEND_CUSTOM_PATH
-export LD_LIBRARY_PATH="$ASCEND_CUSTOM_PATH/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
-"""
 
 
 class BuildError(RuntimeError):
@@ -69,27 +49,6 @@ class Unwritable(BuildError):
 
 class Unavailable(BuildError):
     """The library cannot be built here; the message says what is missing."""
-
-
-class Installation:
-    """A folder with include/, lib64/ and set_env.sh."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.include = root / "include"
-        self.lib = root / "lib64"
-        self.cmake = self.lib / "cmake" / "aclgrad"
-
-    @property
-    def compile_flags(self) -> list[str]:
-        """What a compiler needs to find the headers."""
-        return [f"-I{self.include}"]
-
-    @property
-    def link_flags(self) -> list[str]:
-        """What a linker needs; the program then finds the libraries by itself."""
-        found_first = f"-Wl,--disable-new-dtags,-rpath,{self.lib}"  # whatever LD_LIBRARY_PATH has under these names
-        return [f"-L{self.lib}", found_first, *(f"-l{name}" for name in LINKED)]
 
 
 def installation() -> Installation:
@@ -152,9 +111,9 @@ def _write_all(root: Path, place: Path) -> Installation:
     made = Installation(root)
     for name, text in headers(prototypes()).items():
         _write(made.include / name, text)
-    _write(root / "set_env.sh", _SET_ENV.format(place=shlex.quote(str(place.absolute()))))
+    _write(root / "set_env.sh", SET_ENV.format(place=shlex.quote(str(place.absolute()))))
     libraries = [f"${{_aclgrad_root}}/lib64/lib{name}.so" for name in LINKED]
-    _write(made.cmake / "aclgrad-config.cmake", _CMAKE.format(libraries=";".join(libraries)))
+    _write(made.cmake / "aclgrad-config.cmake", CMAKE.format(libraries=";".join(libraries)))
     _compile(made)
     for name in NAMES:
         link = made.lib / f"lib{name}.so"
@@ -269,7 +228,7 @@ def _compile(made: Installation) -> None:
 
 def _key() -> str:
     texts = headers(prototypes())
-    parts = (__version__, source(), sys.version, torch.__version__, str(shared_python()), _SET_ENV, _CMAKE)
+    parts = (__version__, source(), sys.version, torch.__version__, str(shared_python()), SET_ENV, CMAKE)
     return _digest(*parts, json.dumps(texts), *_OPTIONS)
 
 

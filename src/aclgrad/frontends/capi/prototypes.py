@@ -15,7 +15,7 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from ...core.registry import operators
+from ...core.registry import aclnn_operators
 from ...core.spec import BoolArray, Flag, Float, Int, OpSpec, Out, OutList, Param, Tensor, TensorList
 from ..acl import enums
 from .declarations import DECLARATIONS
@@ -132,7 +132,7 @@ class Prototype:
 def prototypes() -> tuple[Prototype, ...]:
     """Every function of the C interface."""
     table = [prototype for header, text in DECLARATIONS.items() for prototype in _parse(header, text)]
-    return (*table, *(prototype for operator in operators() for prototype in pair(operator.spec)))
+    return (*table, *(prototype for operator in aclnn_operators() for prototype in pair(operator.spec)))
 
 
 def fingerprint() -> str:

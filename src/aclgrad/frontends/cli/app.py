@@ -17,7 +17,7 @@ from ...core.backends import BACKENDS
 from ...core.devices import GPUS
 from ...core.errors import InvalidArgument, NoBackend, Unsupported
 from ...core.meta import dtype_name
-from ...core.registry import operators
+from ...core.registry import aclnn_operators
 from ...core.spec import Out, OutList, Tensor
 from ...testing.cases import sized, suite
 from .explained import explain_sizes, sizes_in_words
@@ -59,7 +59,7 @@ def _options(
 def list_operators() -> None:
     """The operators, their aclnn names and dtypes."""
     rows = []
-    for operator in operators():
+    for operator in aclnn_operators():
         main = operator.spec.params[suite(operator.spec).main]
         assert isinstance(main, Tensor)  # our own cases
         rows.append((operator.spec.name, operator.spec.aclnn, _listed(main.dtypes), _listed(main.generous)))
@@ -132,7 +132,7 @@ def verify(
     every: Annotated[bool, typer.Option("--every", help="Show every run, not one line for each operator.")] = False,
 ) -> None:
     """Judge a backend on every named case and dtype by the tolerance rule; all operators take minutes."""
-    chosen = list(operators()) if name is None else [find(name)]
+    chosen = list(aclnn_operators()) if name is None else [find(name)]
     place = "cpu" if device is None and backend == "cpu" else chosen_device(device)
     if backend is not None:
         require_backend(backend, chosen, place)

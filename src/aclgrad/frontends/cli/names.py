@@ -11,13 +11,13 @@ import typer
 from ...core.backends import BACKENDS
 from ...core.errors import NoBackend
 from ...core.plan import Operator
-from ...core.registry import operators
+from ...core.registry import aclnn_operators
 from ...testing.cases import suite
 
 
 def find(name: str) -> Operator:
     """The operator of a name, in Python or in C, of either phase; upper and lower case are the same."""
-    known = {written.lower(): operator for operator in operators() for written in _names(operator)}
+    known = {written.lower(): operator for operator in aclnn_operators() for written in _names(operator)}
     operator = known.get(name.lower())
     if operator is not None:
         return operator
@@ -25,7 +25,7 @@ def find(name: str) -> Operator:
     if near:
         meant = next(written for written in _names(known[near[0]]) if written.lower() == near[0])
         raise typer.BadParameter(f"{name!r} is no operator, did you mean {meant}?")
-    expected = ", ".join(operator.spec.name for operator in operators())
+    expected = ", ".join(operator.spec.name for operator in aclnn_operators())
     raise typer.BadParameter(f"{name!r} is no operator, expected one of {expected}")
 
 

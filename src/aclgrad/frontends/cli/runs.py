@@ -18,7 +18,7 @@ from ...core.backends import BACKENDS, widen
 from ...core.memory import tensors_in
 from ...core.meta import dtype_name
 from ...core.plan import Operator
-from ...core.registry import operators
+from ...core.registry import aclnn_operators
 from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, REAL, Case, is_documented, suite
 from ...testing.layouts import apply
 from ...testing.program import run as run_program
@@ -62,7 +62,7 @@ def demo_runs(device: str) -> list[Run]:
     """Every operator's document example and realistic cases in the documented dtypes, through the aclnn door."""
     return [
         (f"{operator.spec.name} {case.name}", partial(_row, operator, case, dtype, device, run_through_aclnn))
-        for operator in operators()
+        for operator in aclnn_operators()
         for case in suite(operator.spec).cases
         if case.tags & {DOCUMENT, REAL}
         for dtype in case.dtypes

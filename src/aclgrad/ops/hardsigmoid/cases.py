@@ -10,10 +10,12 @@ import torch
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64, I32
 from ...testing.cases import (
+    ANY_FORMAT,
     BENCH,
     BENCH_GPU,
     DOCUMENT,
     EDGE,
+    FRACTAL_NZ,
     PYTHON_ONLY,
     REAL,
     SMOKE,
@@ -169,7 +171,7 @@ def _in_place(args: Sequence[Any], outs: Sequence[Any]) -> int:  # noqa: ARG001 
 
 
 SUITES = {
-    "hardsigmoid": Suite(FORWARD, INVALID_FORWARD, main="x"),
-    "hardsigmoid_": Suite(FORWARD, INVALID_IN_PLACE, main="x", moved=_in_place),
-    "hardsigmoid_backward": Suite(BACKWARD, INVALID_BACKWARD, main="x"),
+    "hardsigmoid": Suite(FORWARD, INVALID_FORWARD, main="x", refused_formats=(FRACTAL_NZ,)),
+    "hardsigmoid_": Suite(FORWARD, INVALID_IN_PLACE, main="x", moved=_in_place, formats=ANY_FORMAT),
+    "hardsigmoid_backward": Suite(BACKWARD, INVALID_BACKWARD, main="x", formats=ANY_FORMAT),
 }

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from .._shared.modules import require_tensor
 
+__all__ = ["Hardsigmoid"]
+
 
 class Hardsigmoid(nn.Hardsigmoid):
     """`torch.nn.Hardsigmoid` by this package's kernels; can be differentiated any number of times.

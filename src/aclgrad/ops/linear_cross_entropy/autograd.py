@@ -14,8 +14,6 @@ from torch import Tensor
 
 from ...core.autograd import Gradient, final
 from ...core.dispatch import is_plain
-from . import training
-from .scale import scale_
 
 ONCE = "the gradient of linear_cross_entropy cannot be differentiated again; cross_entropy(linear(…)) can"
 
@@ -74,5 +72,3 @@ GRADIENTS = {
     "loss_and_gradients": Gradient(_keep_gradients, _loss),
     "token_losses": Gradient(_keep_statistics, _token_losses),
 }
-FURTHER = (training.together, training.losses, training.gradients, scale_)
-"""Operators that no document knows."""

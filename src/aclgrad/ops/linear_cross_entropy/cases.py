@@ -9,20 +9,8 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument, Unsupported
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import (
-    BENCH,
-    BENCH_GPU,
-    DOCUMENT,
-    EDGE,
-    PYTHON_ONLY,
-    REAL,
-    SMOKE,
-    Case,
-    Data,
-    Invalid,
-    Suite,
-)
-from . import cases_forward
+from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, NCL, PYTHON_ONLY, REAL, SMOKE, Case, Data, Invalid, Suite
+from . import cases_forward, cases_training
 from .reference import pack_bits as pack_bits
 
 DTYPES = (BF16, F16, F32, F64)
@@ -144,4 +132,8 @@ INVALID = (
 )  # fmt: skip
 
 
-SUITES = {"linear_cross_entropy_backward": Suite(CASES, INVALID), **cases_forward.SUITES}
+SUITES = {
+    "linear_cross_entropy_backward": Suite(CASES, INVALID, refused_formats=(NCL,)),
+    **cases_forward.SUITES,
+    **cases_training.SUITES,
+}

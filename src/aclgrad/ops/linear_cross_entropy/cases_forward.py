@@ -9,7 +9,7 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
-from ...testing.cases import BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Data, Invalid, Suite
+from ...testing.cases import ANY_FORMAT, BENCH, BENCH_GPU, EDGE, REAL, SMOKE, Case, Data, Invalid, Suite
 
 DTYPES = (BF16, F16, F32, F64)
 DOCUMENTED = (BF16, F16)
@@ -145,6 +145,6 @@ LOSSES_INVALID = (
 
 
 SUITES = {
-    "linear_online_max_sum": Suite(STATISTICS, STATISTICS_INVALID),
-    "cross_entropy_with_max_sum": Suite(LOSSES, LOSSES_INVALID, main="vocab_parallel_logits"),
+    "linear_online_max_sum": Suite(STATISTICS, STATISTICS_INVALID, formats=ANY_FORMAT),
+    "cross_entropy_with_max_sum": Suite(LOSSES, LOSSES_INVALID, main="vocab_parallel_logits", formats=ANY_FORMAT),
 }

@@ -13,6 +13,8 @@ from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_shape, require_tensor
 from .training import IGNORE_INDEX, REDUCTIONS, reduced
 
+__all__ = ["LinearCrossEntropyLoss", "linear_cross_entropy"]
+
 
 def linear_cross_entropy(
     input: Tensor,

@@ -101,10 +101,14 @@ def token_losses(
 
     The loss is 0 where the target is `ignore_index`, NaN where it is none of the vocabulary.
     """
-    logits = input @ weight.t()
+    return _losses(input @ weight.t(), target, ignore_index)
+
+
+def _losses(logits: Tensor, target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`token_losses` of logits [BT, V]."""
     top = logits.amax(1)
     shifted = logits - top[:, None]
-    missing, own = _owned(target, weight.shape[0])
+    missing, own = _owned(target, logits.shape[1])
     predicted = torch.where(missing, 0.0, shifted.gather(1, own)[:, 0])
     masked = shifted.scatter(1, own, -torch.inf)
     others = torch.where(missing, torch.exp(shifted).sum(1), torch.exp(masked).sum(1))
@@ -122,24 +126,31 @@ def token_gradients(
     logits_max: Tensor,
     sum_exp_logits: Tensor,
     sum_exp_others: Tensor,
-    wants_input_grad: bool = True,  # noqa: ARG001  both are computed, wanted or not
-    wants_weight_grad: bool = True,  # noqa: ARG001
+    wants_input_grad: bool,
+    wants_weight_grad: bool,
     *,
     rounding: torch.dtype | None = None,
-) -> tuple[Tensor, Tensor]:
-    """(input_grad [BT, H], weight_grad [V, H]) of `token_losses`.
+) -> tuple[Tensor | None, Tensor | None]:
+    """(input_grad [BT, H], weight_grad [V, H]) of `token_losses`, None for one that is not wanted.
 
     `rounding` is the half type that the probabilities pass through. A target that is none of the vocabulary makes them
     NaN.
     """
-    missing, own = _owned(target, weight.shape[0])
+    statistics = (logits_max, sum_exp_logits, sum_exp_others)
+    p = _slopes(input @ weight.t(), grad, target, ignore_index, *statistics, rounding)
+    return p @ weight if wants_input_grad else None, p.t() @ input if wants_weight_grad else None
+
+
+def _slopes(
+    logits: Tensor, grad: Tensor, target: Tensor, ignore_index: int, top: Tensor, total: Tensor, others: Tensor,
+    rounding: torch.dtype | None,
+) -> Tensor:  # fmt: skip
+    """The gradient of logits [BT, V]: p, minus 1 at the own target, times the gradient of each token's loss."""
+    missing, own = _owned(target, logits.shape[1])
     share = torch.where(target == ignore_index, 0.0, torch.where(missing, torch.nan, grad))
-    p = torch.exp(input @ weight.t() - logits_max[:, None]) / sum_exp_logits[:, None]
-    p = p.scatter(1, own, -(sum_exp_others / sum_exp_logits)[:, None]) * share[:, None]
-    if rounding is not None:
-        p = p.to(rounding)
-    p = p.to(input.dtype)
-    return p @ weight, p.t() @ input
+    p = torch.exp(logits - top[:, None]) / total[:, None]
+    p = p.scatter(1, own, -(others / total)[:, None]) * share[:, None]
+    return (p if rounding is None else p.to(rounding)).to(logits.dtype)
 
 
 def _owned(target: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -154,23 +165,27 @@ def loss_and_gradients(
     target: Tensor,
     ignore_index: int,
     mean: bool,
-    wants_input_grad: bool = True,
-    wants_weight_grad: bool = True,
+    wants_input_grad: bool,
+    wants_weight_grad: bool,
     *,
     rounding: torch.dtype | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """(loss, input_grad, weight_grad) of the mean or the sum over all tokens whose target is not `ignore_index`.
 
     `rounding` is the half type that the probabilities pass through.
     """
-    losses, top, total, others = token_losses(input, weight, target, ignore_index)
+    logits = input @ weight.t()
+    losses, top, total, others = _losses(logits, target, ignore_index)
     count = (target != ignore_index).sum() if mean else 1
-    grad = torch.full_like(losses, 1.0) / count
-    input_grad, weight_grad = token_gradients(
-        grad, input, weight, target, ignore_index, top, total, others, wants_input_grad, wants_weight_grad,
-        rounding=rounding,
-    )  # fmt: skip
+    p = _slopes(logits, torch.full_like(losses, 1.0) / count, target, ignore_index, top, total, others, rounding)
+    input_grad = p @ weight if wants_input_grad else None
+    weight_grad = p.t() @ input if wants_weight_grad else None
     return losses.sum() / count, input_grad, weight_grad
+
+
+def scale_(x: Tensor, factor: Tensor) -> Tensor:
+    """The new value of x."""
+    return x * factor
 
 
 def owned_targets(target_mask: Tensor, masked_target: Tensor, rows: int) -> tuple[Tensor, Tensor]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...core.plan import Operator
+from ...core.registry import register
 from ...core.rules import rank, required, supported_dtypes
 from ...core.spec import BF16, F16, F32, F64, InOut, OpSpec, Tensor
 
 FLOATS = (BF16, F16, F32, F64)
 
-scale_ = Operator(
+scale_ = register(
     OpSpec(
         name="scale_",
         aclnn="",  # no document knows it

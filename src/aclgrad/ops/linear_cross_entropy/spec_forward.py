@@ -172,10 +172,12 @@ cross_entropy_with_max_sum = register(
             Tensor("logits_max", "logitsMax", (F32,), generous=(F64,)),
             Tensor("sum_exp_logits", "sumExpLogits", (F32,), generous=(F64,)),
             Tensor("predicted_logits", "predictedLogits", (F32,), generous=(F64,)),
-            Float("label_smoothing", "labelSmoothing", c_type="float"),
-            Tensor("input", "inputOptional", HALVES, generous=GENEROUS),
-            Tensor("weight", "weightOptional", HALVES, generous=GENEROUS),
-            Tensor("vocab_parallel_logits", "vocabParallelLogitsOptional", (F32, F16, BF16), generous=(F64,)),
+            Float("label_smoothing", "labelSmoothing", c_type="float", default=0.0),
+            Tensor("input", "inputOptional", HALVES, generous=GENEROUS, default=None),
+            Tensor("weight", "weightOptional", HALVES, generous=GENEROUS, default=None),
+            Tensor(
+                "vocab_parallel_logits", "vocabParallelLogitsOptional", (F32, F16, BF16), generous=(F64,), default=None
+            ),
         ),
         outs=(
             Out("loss", "lossOut", (F32,), shape_of("logits_max"), dtype_of("logits_max"), generous=(F64,)),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...core.errors import InvalidArgument
 from ...core.plan import Operator
+from ...core.registry import register
 from ...core.rules import dtype_of, rank, required, same_dtype, shape, shape_of, supported_dtypes
 from ...core.spec import BF16, F16, F32, F64, I32, I64, Call, Flag, Int, OpSpec, Out, Rule
 from ...core.spec import Tensor as TensorParam
@@ -87,7 +88,7 @@ def _operator(name: str, summary: str, args: tuple[Any, ...], outs: tuple[Out, .
     """An operator that no document knows."""
     contract: dict[str, Any] = {"rules": _RULES, "dims": _dims, "reference_options": reference_options, **options}
     contract["flops"] = _flops
-    return Operator(OpSpec(name, "", args, outs, summary=summary, package=__package__, **contract))
+    return register(OpSpec(name, "", args, outs, summary=summary, package=__package__, **contract))
 
 
 together = _operator(

@@ -1,4 +1,5 @@
 """The whole LSTM: aclnnLSTM and aclnnLstmBackward."""
 
-from .functional import lstm as lstm
-from .functional import lstm_backward as lstm_backward
+from .functional import lstm, lstm_backward
+
+__all__ = ["lstm", "lstm_backward"]

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
+from ...core.rules import ND
 from ...core.spec import F16, F32
-from ...testing.cases import DOCUMENT, EDGE, PYTHON_ONLY, REAL, SMOKE, Case, Data, Invalid, Suite
+from ...testing.cases import ANY_FORMAT, DOCUMENT, EDGE, NCHW, NCL, PYTHON_ONLY, REAL, SMOKE, Case, Data, Invalid, Suite
 from . import cases_lstm
 from .cases_lstm import DTYPES, bench_cases, counts, first, ints, weights
 from .dims import SAVED
@@ -150,6 +151,6 @@ INVALID = (
 
 
 SUITES = {
-    "lstm": Suite(cases_lstm.CASES, cases_lstm.INVALID),
-    "lstm_backward": Suite(CASES, INVALID),
+    "lstm": Suite(cases_lstm.CASES, cases_lstm.INVALID, formats=ANY_FORMAT),
+    "lstm_backward": Suite(CASES, INVALID, formats=(ND, NCL), refused_formats=(NCHW,)),
 }

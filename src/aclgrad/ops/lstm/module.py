@@ -18,6 +18,8 @@ from .autograd import Sequences
 from .dims import LstmDims
 from .packing import Packing
 
+__all__ = ["LSTM"]
+
 States = tuple[Tensor, Tensor]
 
 

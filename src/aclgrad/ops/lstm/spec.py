@@ -165,6 +165,15 @@ def _saved(name: str, aclnn: str) -> OutList:
     )  # fmt: skip
 
 
+_OPTIONS = (
+    Flag("has_bias", "hasBias", default=True),
+    Int("num_layers", "numLayers", default=1),
+    Float("dropout", "dropout", default=0.0),
+    Flag("train", "train", default=True),
+    Flag("bidirectional", "bidirectional", default=False),
+    Flag("batch_first", "batchFirst", default=False),
+)
+
 lstm = register(
     OpSpec(
         name="lstm",
@@ -174,14 +183,9 @@ lstm = register(
         args=(
             Tensor("input", "input", FLOATS, generous=GENEROUS),
             TensorList("params", "params", FLOATS, generous=GENEROUS),
-            TensorList("hx", "hx", FLOATS, generous=GENEROUS),
-            Tensor("batch_sizes", "batchSizes", (I64,)),
-            Flag("has_bias", "hasBias"),
-            Int("num_layers", "numLayers"),
-            Float("dropout", "dropout"),
-            Flag("train", "train"),
-            Flag("bidirectional", "bidirectional"),
-            Flag("batch_first", "batchFirst"),
+            TensorList("hx", "hx", FLOATS, generous=GENEROUS, default=None),
+            Tensor("batch_sizes", "batchSizes", (I64,), default=None),
+            *_OPTIONS,
         ),
         outs=(
             Out(
@@ -233,16 +237,11 @@ lstm_backward = register(
             Tensor("input", "input", FLOATS, generous=GENEROUS),
             TensorList("hx", "hx", FLOATS, generous=GENEROUS),
             TensorList("params", "params", FLOATS, generous=GENEROUS),
-            *(Tensor(name, name, FLOATS, generous=GENEROUS) for name in UPSTREAM),
+            *(Tensor(name, name, FLOATS, generous=GENEROUS, optional=True) for name in UPSTREAM),
             *(TensorList(name, name, FLOATS, generous=GENEROUS) for name in SAVED),
-            Tensor("batch_sizes", "batchSizesOptional", (I64,)),
-            Flag("has_bias", "hasBias"),
-            Int("num_layers", "numLayers"),
-            Float("dropout", "dropout"),
-            Flag("train", "train"),
-            Flag("bidirectional", "bidirectional"),
-            Flag("batch_first", "batchFirst"),
-            BoolArray("output_mask", "outputMask"),
+            Tensor("batch_sizes", "batchSizesOptional", (I64,), default=None),
+            *_OPTIONS,
+            BoolArray("output_mask", "outputMask", default=None),
         ),
         outs=(
             Out(

@@ -1,4 +1,5 @@
 """The fused LSTM cell: aclnnThnnFusedLstmCell and aclnnThnnFusedLstmCellBackward."""
 
-from .functional import lstm_cell as lstm_cell
-from .functional import lstm_cell_backward as lstm_cell_backward
+from .functional import lstm_cell, lstm_cell_backward
+
+__all__ = ["lstm_cell", "lstm_cell_backward"]

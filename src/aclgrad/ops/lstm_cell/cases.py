@@ -10,10 +10,12 @@ import torch
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
 from ...testing.cases import (
+    ANY_FORMAT,
     BENCH,
     BENCH_GPU,
     DOCUMENT,
     EDGE,
+    NCHW,
     PYTHON_ONLY,
     REAL,
     SMOKE,
@@ -171,6 +173,6 @@ INVALID_BACKWARD = (
 
 
 SUITES = {
-    "lstm_cell": Suite(FORWARD, INVALID_FORWARD, main="cx"),
-    "lstm_cell_backward": Suite(BACKWARD, INVALID_BACKWARD, main="cx"),
+    "lstm_cell": Suite(FORWARD, INVALID_FORWARD, main="cx", formats=ANY_FORMAT),
+    "lstm_cell_backward": Suite(BACKWARD, INVALID_BACKWARD, main="cx", refused_formats=(NCHW,)),
 }

@@ -9,6 +9,8 @@ from torch.nn.functional import linear
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_shape, require_states
 
+__all__ = ["LSTMCell"]
+
 States = tuple[Tensor, Tensor]
 
 

@@ -45,8 +45,8 @@ lstm_cell = register(
             Tensor("input_gates", "inputGates", FLOATS, generous=GENEROUS),
             Tensor("hidden_gates", "hiddenGates", FLOATS, generous=GENEROUS),
             Tensor("cx", "cx", FLOATS, generous=GENEROUS),
-            Tensor("input_bias", "inputBiasOptional", FLOATS, generous=GENEROUS),
-            Tensor("hidden_bias", "hiddenBiasOptional", FLOATS, generous=GENEROUS),
+            Tensor("input_bias", "inputBiasOptional", FLOATS, generous=GENEROUS, default=None),
+            Tensor("hidden_bias", "hiddenBiasOptional", FLOATS, generous=GENEROUS, default=None),
         ),
         outs=(
             Out("hy", "hyOut", FLOATS, lambda c: (c.dims.N, c.dims.H), dtype_of("cx"), generous=GENEROUS),
@@ -117,8 +117,8 @@ lstm_cell_backward = register(
         summary="gradient of the fused LSTM cell",
         package=__package__,
         args=(
-            Tensor("grad_hy", "gradHyOptional", FLOATS, generous=GENEROUS),
-            Tensor("grad_c", "gradCOptional", FLOATS, generous=GENEROUS),
+            Tensor("grad_hy", "gradHyOptional", FLOATS, generous=GENEROUS, optional=True),
+            Tensor("grad_c", "gradCOptional", FLOATS, generous=GENEROUS, optional=True),
             Tensor("cx", "cx", FLOATS, generous=GENEROUS),
             Tensor("cy", "cy", FLOATS, generous=GENEROUS),
             Tensor("storage", "storage", FLOATS, generous=GENEROUS),

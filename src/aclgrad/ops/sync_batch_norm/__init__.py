@@ -1,7 +1,17 @@
 """Synchronised batch norm: aclnnBatchNormStats, …GatherStatsWithCounts, …Elemt, …ReduceBackward, …ElemtBackward."""
 
-from .functional import batch_norm_elemt as batch_norm_elemt
-from .functional import batch_norm_elemt_backward as batch_norm_elemt_backward
-from .functional import batch_norm_gather_stats_with_counts as batch_norm_gather_stats_with_counts
-from .functional import batch_norm_reduce_backward as batch_norm_reduce_backward
-from .functional import batch_norm_stats as batch_norm_stats
+from .functional import (
+    batch_norm_elemt,
+    batch_norm_elemt_backward,
+    batch_norm_gather_stats_with_counts,
+    batch_norm_reduce_backward,
+    batch_norm_stats,
+)
+
+__all__ = [
+    "batch_norm_elemt",
+    "batch_norm_elemt_backward",
+    "batch_norm_gather_stats_with_counts",
+    "batch_norm_reduce_backward",
+    "batch_norm_stats",
+]

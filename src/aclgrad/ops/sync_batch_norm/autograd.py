@@ -11,10 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient
-
-GRADIENTS: dict[str, Gradient] = {}  # no single operator of the family has a gradient of its own
-
 
 def normalised(*arguments: Any) -> Tensor:
     """`Normalised` of these arguments, also where a transform of `torch.func` is active."""

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
+from ...core.rules import ND
 from ...core.spec import F16, F32
-from ...testing.cases import DOCUMENT, Case, Data, Invalid, Suite
+from ...testing.cases import DOCUMENT, FRACTAL_NZ, NCDHW, NCHW, NCL, NHWC, Case, Data, Invalid, Suite
 from .cases_batches import Batch, batch, case, cases, wide
 
 OLD_CHIP = {"ACLGRAD_SOC": "Ascend310P"}
@@ -128,6 +129,8 @@ INVALID_BACKWARD = (
 )
 
 SUITES = {
-    "batch_norm_elemt": Suite(FORWARD, INVALID_FORWARD),
-    "batch_norm_elemt_backward": Suite(BACKWARD, INVALID_BACKWARD),
+    "batch_norm_elemt": Suite(FORWARD, INVALID_FORWARD, refused_formats=(FRACTAL_NZ,)),
+    "batch_norm_elemt_backward": Suite(
+        BACKWARD, INVALID_BACKWARD, formats=(NCHW, NHWC, ND, NCDHW, NCL), refused_formats=(FRACTAL_NZ,)
+    ),
 }

@@ -8,11 +8,15 @@ from typing import Any
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
+from ...core.rules import ND
 from ...core.spec import F16, F32
 from ...testing.cases import (
     BENCH,
     BENCH_GPU,
     EDGE,
+    FRACTAL_NZ,
+    NCDHW,
+    NCHW,
     PYTHON_ONLY,
     REAL,
     SMOKE,
@@ -108,4 +112,8 @@ def _moved(args: Sequence[Any], outs: Sequence[Any]) -> int:
     return bytes_moved(args[1:], [*outs, *args[3:5]])
 
 
-SUITES = {"batch_norm_gather_stats_with_counts": Suite(CASES, INVALID, main="mean", moved=_moved)}
+SUITES = {
+    "batch_norm_gather_stats_with_counts": Suite(
+        CASES, INVALID, main="mean", moved=_moved, formats=(NCHW, ND, NCDHW), refused_formats=(FRACTAL_NZ,)
+    )
+}

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
+from ...core.rules import ND
 from ...core.spec import F16
-from ...testing.cases import EDGE, Case, Data, Invalid, Suite
+from ...testing.cases import EDGE, FRACTAL_NZ, NCDHW, NCHW, Case, Data, Invalid, Suite
 from .cases_batches import DTYPES, FAST, Batch, batch, case, cases, wide
 
 EPS = 1e-5
@@ -141,6 +142,6 @@ INVALID_REDUCE = (
 )
 
 SUITES = {
-    "batch_norm_stats": Suite(STATS, INVALID_STATS),
-    "batch_norm_reduce_backward": Suite(REDUCE, INVALID_REDUCE),
+    "batch_norm_stats": Suite(STATS, INVALID_STATS, formats=(NCHW, ND, NCDHW), refused_formats=(FRACTAL_NZ,)),
+    "batch_norm_reduce_backward": Suite(REDUCE, INVALID_REDUCE, refused_formats=(FRACTAL_NZ,)),
 }

@@ -14,6 +14,8 @@ from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .autograd import normalised
 
+__all__ = ["SyncBatchNorm"]
+
 Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 

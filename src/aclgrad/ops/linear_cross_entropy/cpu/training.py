@@ -27,6 +27,7 @@ from aclgrad.cpu.gemm import gemm_for
 
 from .. import spec, spec_forward
 from ..empty import Nothing, NoTokens, Zeros
+from ..gaps import WithoutGaps, has_gaps
 from ..training import STATISTICS
 from .choose import BLOCK_PARTS, kept_tokens, training_parts
 from .gradient import Gradient, GradientOperands
@@ -248,7 +249,9 @@ class TokenGradients:
 
 def loss_and_gradients(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""
-    return LossAndGradients(call) if call.dims.BT else NoTokens(call)
+    if not call.dims.BT:
+        return NoTokens(call)
+    return WithoutGaps(LossAndGradients, call) if has_gaps(call) else LossAndGradients(call)
 
 
 def token_losses(call: Call) -> Launch:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from .core.errors import AclgradError
+from ..core.errors import AclgradError
 
 Kind = type[nn.Module]
 THE_MODEL = "(the model)"  # the name of the model itself, which torch calls ""

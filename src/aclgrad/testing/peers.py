@@ -1,7 +1,7 @@
-"""What a peer is.
+"""What an operator is compared with. A family may name such peers in `PEERS` of its `peers`.
 
 `prepare(*args)` takes the operator's arguments in contract order, does whatever belongs outside the timed part, and
-returns the call to be timed.
+returns the call to be timed. The first peer of an operator is the one that its bars are about.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from aclgrad.core.plan import Operator
+from ..core.registry import part
+from ..core.spec import OpSpec
 
 Prepared = Callable[[], Any]
 CPU, CUDA = ("cpu",), ("cuda",)
@@ -30,6 +31,13 @@ class Peer:
     writes_out: bool = False
     devices: tuple[str, ...] = ("cpu", "cuda")
     compiles: bool = False  # for seconds, before it runs
+    alike: Callable[[Sequence[Any]], Sequence[Any]] = list  # of any arguments some for which both compute the same
+
+
+def peers_of(spec: OpSpec, device: str, compiling: bool = False) -> Sequence[Peer]:
+    """The peers of an operator on this kind of device; those that take long to compile only if `compiling`."""
+    known: dict[str, tuple[Peer, ...]] = getattr(part(spec.package, "peers"), "PEERS", {})
+    return [peer for peer in known.get(spec.name, ()) if device in peer.devices and (compiling or not peer.compiles)]
 
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -44,9 +52,9 @@ def loaded(module: Module, x: Tensor, params: Sequence[Tensor]) -> Module:
     return module
 
 
-def named(operator: Operator, args: Sequence[Any]) -> dict[str, Any]:
+def named(spec: OpSpec, args: Sequence[Any]) -> dict[str, Any]:
     """An operator's arguments by the names of its contract."""
-    return dict(zip((arg.name for arg in operator.spec.args), args, strict=True))
+    return dict(zip((arg.name for arg in spec.args), args, strict=True))
 
 
 no_tf32 = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)

@@ -1,0 +1,144 @@
+"""Write what follows from the contracts: the doors' stubs for editors and type checkers, and the table of operators.
+
+    make generate        or: python tools/generate.py
+
+`tests/test_generated.py` fails where a file is not what would be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import aclgrad
+from aclgrad.core.meta import dtype_name
+from aclgrad.core.plan import Operator
+from aclgrad.core.registry import aclnn_operators, families
+from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
+from aclgrad.frontends.aclnn.surface import ENUMERATIONS, MODULES, functions
+from aclgrad.frontends.collected import modules
+from aclgrad.testing.cases import suite
+
+PACKAGE = Path(aclgrad.__file__).parent
+DOCS = PACKAGE.parents[1] / "docs"
+NOTE = "# Written by `make generate`; edit tools/generate.py or the contracts instead."
+MODELS = ["TWINS", "convert", "revert"]
+TYPES: dict[type[Param], str] = {
+    TensorList: "_List",
+    OutList: "_List",
+    BoolArray: "_Bools",
+    Flag: "bool",
+    Int: "int",
+    Float: "float",
+}
+
+
+def generated() -> dict[Path, str]:
+    """Every file that is written, and its text."""
+    return {
+        PACKAGE / "aclnn.pyi": aclnn_stub(),
+        PACKAGE / "nn.pyi": collected_stub("module", {"torch_conversion": ["Report"], "torch_modules": MODELS}),
+        PACKAGE / "torch_npu.pyi": collected_stub("torch_npu", {}),
+        DOCS / "operators.md": table(),
+    }
+
+
+def aclnn_stub() -> str:
+    """The functions of `aclgrad.aclnn` with the documents' parameters."""
+    lines = [
+        NOTE,
+        "from collections.abc import Sequence",
+        "from typing import TypeAlias",
+        "",
+        "from torch import Tensor",
+        "",
+    ]
+    lines += [imported("aclgrad.frontends.acl.enums", enumeration.__name__) for enumeration in ENUMERATIONS]
+    for module in MODULES:
+        lines += [imported(module.__name__, name) for name in sorted(functions(module), key=str.lower)]
+    lines += [
+        "",
+        "_Tensor: TypeAlias = Tensor | int | None  # used in place, a handle, or absent",
+        "_List: TypeAlias = Sequence[_Tensor] | int | None",
+        "_Bools: TypeAlias = Sequence[bool] | int | None",
+        "",
+    ]
+    for operator in aclnn_operators():
+        lines += pair_stub(operator)
+    lines += [f"{item.name}: {enumeration.__name__}" for enumeration in ENUMERATIONS for item in enumeration]
+    return "\n".join(lines) + "\n"
+
+
+def pair_stub(operator: Operator) -> list[str]:
+    """Both phases of an operator."""
+    spec = operator.spec
+    arguments = [f"    {param.aclnn}: {TYPES.get(type(param), '_Tensor')}," for param in (*spec.args, *spec.outs)]
+    return [
+        f"def {spec.aclnn}GetWorkspaceSize(",
+        *arguments,
+        ") -> tuple[int, int | None, int]:",
+        f'    """Phase one: {spec.summary}."""',
+        "",
+        f"def {spec.aclnn}(",
+        "    workspace: Tensor | int | None,",
+        "    workspaceSize: int,",
+        "    executor: int | None,",
+        "    stream: int | None,",
+        ") -> int:",
+        f'    """Phase two: {spec.summary}."""',
+        "",
+    ]
+
+
+def collected_stub(name: str, own: dict[str, list[str]]) -> str:
+    """A door that the families furnish by their modules of this name, with some names of its own from `frontends`."""
+    lines = [imported(f"aclgrad.frontends.{module}", word) for module, words in own.items() for word in words]
+    lines += sorted(f"from .{path.removeprefix('aclgrad.')} import *" for path in modules(name))
+    return "\n".join([NOTE, *lines]) + "\n"
+
+
+def imported(module: str, name: str) -> str:
+    """A name of one of the package's modules, seen from the package."""
+    return f"from .{module.removeprefix('aclgrad.')} import {name} as {name}"
+
+
+def table() -> str:
+    """The operators by families, their names in both languages and the dtypes of their main input."""
+    lines = ["# Operators", "", "<!-- Written by `make generate` from the contracts. -->"]
+    for family in families():
+        name = family.rpartition(".")[2]
+        lines += [
+            "",
+            f"## [{name}](../src/{family.replace('.', '/')}/README.md)",
+            "",
+            "| Python | aclnn | dtypes | also in Python |",
+            "|---|---|---|---|",
+        ]
+        lines += [row(operator) for operator in aclnn_operators() if operator.spec.package == family]
+    return "\n".join(lines) + "\n"
+
+
+def row(operator: Operator) -> str:
+    """An operator's line in the table."""
+    spec = operator.spec
+    main = spec.params[suite(spec).main]
+    assert isinstance(main, Tensor | Out)  # our own cases
+    dtypes = f"{listed(map(dtype_name, main.dtypes))} | {listed(map(dtype_name, main.generous))}"
+    return f"| `{spec.name}` | `{spec.aclnn}` | {dtypes} |"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words with commas between them."""
+    return ", ".join(words)
+
+
+def main() -> None:
+    """Write every file that has changed and say which."""
+    for path, text in generated().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()
