@@ -44,11 +44,13 @@ def matrix(*tags: str, doors: str = "python"):
     ]
 
 
-def same(results, expected):
-    """Bit for bit, wherever something is expected."""
-    for result, want in zip(flat(list(results)), flat(list(expected)), strict=True):
+def same(results, expected, label=""):
+    """Bit for bit, wherever something is expected; `label` begins the message of a difference."""
+    for k, (result, want) in enumerate(zip(flat(list(results)), flat(list(expected)), strict=True)):
         if want is not None:
-            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(
+                result, want, rtol=0, atol=0, equal_nan=True, msg=lambda why, k=k: f"{label} [{k}]: {why}"
+            )
 
 
 def flat(results):
