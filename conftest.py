@@ -2,6 +2,9 @@
 
 What the interpreter cannot run, all of `tests/gpu` and what is marked `needs_gpu`, is selected by `-m gpu` as well and
 left out without a GPU, which the summary says in one line.
+
+Kernels run on one thread unless a test says otherwise: most tensors here are so small that threads would spend the time
+waiting for each other, and pytest's workers share the cores.
 """
 
 import os
@@ -15,8 +18,19 @@ NEED_GPU = Path(__file__).parent / "tests" / "gpu"
 LEFT_OUT = "There is no GPU here: the tests that need one are left out."
 collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to pytest all of them are one module
 
+THREADS = torch.get_num_threads()
+torch.set_num_threads(1)
+
 if not GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
+
+
+@pytest.fixture(scope="module")
+def all_threads():
+    """As many threads as torch would take."""
+    torch.set_num_threads(max(THREADS, 2))
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -24,9 +38,21 @@ def pytest_collection_modifyitems(config, items):
     needy = {item for item in items if item.get_closest_marker("needs_gpu") or NEED_GPU in item.path.parents}
     for item in needy:
         item.add_marker(pytest.mark.gpu)
+    for item in items:
+        if not GPU and _is_long_to_interpret(item):
+            item.add_marker(pytest.mark.slow)
     if needy and not GPU:
         config.hook.pytest_deselected(items=list(needy))
         items[:] = [item for item in items if item not in needy]
+
+
+def _is_long_to_interpret(item):
+    """Whether a test of a Triton kernel has other parameters than those that `interpreted` marks name."""
+    marks = list(item.iter_markers("interpreted"))
+    if not marks or item.get_closest_marker("gpu") is None:
+        return False
+    params = item.callspec.params
+    return not any(all(params[name] in values for name, values in mark.kwargs.items()) for mark in marks)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -7,20 +7,17 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from aclnn_device import Device
-from matrix import OPERATORS
+from matrix import LARGE, OPERATORS
 from test_contract import NAMES
 
 from aclgrad.testing import program
 from aclgrad.testing.cases import SMOKE
 
-TOO_LARGE_TO_INTERPRET = ("many_rows", "several_threads")
-"""Cases whose kernels take Triton's interpreter minutes; smaller ones go the same ways."""
-
 INTERPRETED = not torch.cuda.is_available()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own, and the above.
+    """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own, and, interpreted, what is large.
 
     What is interpreted in a dtype beyond its first is slow, but for the accuracy of smoke cases.
     """
@@ -40,7 +37,7 @@ def _triton_params(item):
 
 
 def _not_for_triton(params) -> bool:
-    too_large = INTERPRETED and str(params.get("case")) in TOO_LARGE_TO_INTERPRET
+    too_large = INTERPRETED and str(params.get("case")) in LARGE
     return bool(params) and (params.get("dtype") == torch.float64 or too_large)
 
 

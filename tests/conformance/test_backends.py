@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from matrix import DOCUMENTED, KERNELS, OPERATORS, cases, device_of, flat, matrix, same
+from matrix import DOCUMENTED, KERNELS, LARGE, OPERATORS, cases, device_of, flat, matrix, same
 
 from aclgrad.core.errors import NoBackend
 from aclgrad.core.memory import tensors_in
 from aclgrad.core.plan import Operator
 from aclgrad.testing import poisoned_memory, verdicts
-from aclgrad.testing.cases import SMOKE
+from aclgrad.testing.cases import EDGE, SMOKE
 from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
 from aclgrad.testing.verdicts import own, run
 
@@ -115,15 +115,16 @@ def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, kernels
             check(operator, args, dtype, results, name)
 
 
-@pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
+@pytest.mark.parametrize(("operator", "case", "dtype"), [*matrix(SMOKE), *matrix(EDGE, names=LARGE)])
 def test_same_bits_for_any_number_of_threads(operator, case, dtype):
+    """Within the workspace that is planned for so many."""
     args = case.build(dtype)
     expected = run(operator, args, "cpu")
     threads = torch.get_num_threads()
     try:
-        for count in (1, 2, 3):
+        for count in (2, 3):
             torch.set_num_threads(count)
-            same(run(operator, args, "cpu"), expected, f"with {count} threads")
+            same(launched(operator, args, "cpu"), expected, f"with {count} threads")
     finally:
         torch.set_num_threads(threads)
 
