@@ -35,6 +35,7 @@ def all_threads():
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config, items):
+    """Mark what needs a GPU and what takes the interpreter long; leave the former out where there is none."""
     needy = {item for item in items if item.get_closest_marker("needs_gpu") or NEED_GPU in item.path.parents}
     for item in needy:
         item.add_marker(pytest.mark.gpu)
@@ -56,5 +57,6 @@ def _is_long_to_interpret(item):
 
 
 def pytest_terminal_summary(terminalreporter):
+    """Say what was left out, which pytest's workers do not."""
     if not GPU:
         terminalreporter.write_line(LEFT_OUT)

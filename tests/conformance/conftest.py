@@ -17,8 +17,9 @@ INTERPRETED = not torch.cuda.is_available()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own, and, interpreted, what is large.
+    """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own.
 
+    The interpreter does not run what is large either.
     What is interpreted in a dtype beyond its first is slow, but for the accuracy of smoke cases.
     """
     left_out = {item for item in items if _not_for_triton(_triton_params(item))}

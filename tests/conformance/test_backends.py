@@ -32,7 +32,7 @@ def check(operator, args, dtype, results, label=""):
 
 
 def launched(operator, args, backend):
-    """What a call writes if it gets exactly the planned workspace, poisoned and between guards, and poisoned outputs."""
+    """What a call writes, given exactly the planned workspace between guards; all of its memory is poisoned."""
     plan, guard = operator.plan(args, backend=backend), 64
     block = torch.full((guard + plan.workspace_size + guard,), SENTINEL, dtype=torch.uint8)
     workspace = block[guard : guard + plan.workspace_size].fill_(0xFF)

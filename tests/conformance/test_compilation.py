@@ -1,6 +1,7 @@
 """The GPU kernels, Gluon's as well, compile for GPUs of several generations. No GPU is needed.
 
-Hopper has them all; the other generations are slow tests. `compiled.py` without labels compiles all there is, which takes minutes.
+Hopper has them all; the other generations are slow tests. `compiled.py` without labels compiles all there is, which
+takes minutes.
 """
 
 import os
