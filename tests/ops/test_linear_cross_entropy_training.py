@@ -222,7 +222,7 @@ def run_triton(x, w, target):
 
 
 @pytest.mark.gpu
-@in_one_dtype
+@pytest.mark.interpreted(dtype=DTYPES[:1], sums=[0])
 @pytest.mark.parametrize("sums", [0, 1 << 20], ids=["added in its own dtype", "added in float32"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
@@ -232,7 +232,7 @@ def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
 
 
 @pytest.mark.gpu
-@in_one_dtype
+@pytest.mark.interpreted(dtype=DTYPES[:1], tokens=[290])  # which borrows as well
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize(
     ("tokens", "budget", "phases"), [(140, 200_000, ["Borrowed"]), (290, 140_000, ["Borrowed", "InTurn"])]
