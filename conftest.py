@@ -33,9 +33,13 @@ def all_threads():
     torch.set_num_threads(1)
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before `-m` selects, order after it
 def pytest_collection_modifyitems(config, items):
-    """Mark what needs a GPU and what takes the interpreter long; leave the former out where there is none."""
+    """Mark what needs a GPU and what takes the interpreter long; leave the former out where there is none.
+
+    What is interpreted comes in the middle: where two workers begin at either half, the second one does it while the
+    first one compiles the CPU's kernels for both.
+    """
     needy = {item for item in items if item.get_closest_marker("needs_gpu") or NEED_GPU in item.path.parents}
     for item in needy:
         item.add_marker(pytest.mark.gpu)
@@ -45,6 +49,13 @@ def pytest_collection_modifyitems(config, items):
     if needy and not GPU:
         config.hook.pytest_deselected(items=list(needy))
         items[:] = [item for item in items if item not in needy]
+    result = yield
+    if not GPU:
+        interpreted = [item for item in items if item.get_closest_marker("gpu")]
+        others = [item for item in items if not item.get_closest_marker("gpu")]
+        middle = min(len(items) // 2, len(others))
+        items[:] = [*others[:middle], *interpreted, *others[middle:]]
+    return result
 
 
 def _is_long_to_interpret(item):

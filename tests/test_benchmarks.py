@@ -116,6 +116,7 @@ def consistent(name, dtype):
     return args
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_peers_compute_what_the_operator_computes(name):
     args = consistent(name, torch.float32)
