@@ -1,6 +1,7 @@
 """The GPU kernels, Gluon's as well, compile for GPUs of several generations. No GPU is needed.
 
-`compiled.py` without labels compiles all there is, which takes minutes.
+Hopper has them all; the other generations are slow tests. `compiled.py` without labels compiles all there is, which
+takes minutes.
 """
 
 import os
@@ -36,7 +37,9 @@ HOPPER |= {"logits_product", "probabilities_product", "weight_grad_beside_p"}
 EXPECTED = {75: PLAIN, 80: PLAIN | GLUON, 90: PLAIN | GLUON | HOPPER, 120: PLAIN | GLUON}
 
 
-@pytest.mark.parametrize("capability", EXPECTED)
+@pytest.mark.parametrize(
+    "capability", [pytest.param(number, marks=() if number == 90 else pytest.mark.slow) for number in EXPECTED]
+)
 def test_kernels_compile_for(capability):
     known = list(calls())
     first_of_each = {call.operator.spec.name: call.label for call in reversed(known)}

@@ -14,6 +14,10 @@ GPU = torch.cuda.is_available()
 BACKENDS = ("cpu", "reference", pytest.param("triton", marks=pytest.mark.gpu))
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 OPERATOR = training.together
+SMALL = (19, 24, 131)
+"""Tokens, features and rows that every dtype is interpreted with; where it says so, the rest is interpreted in one."""
+
+in_one_dtype = pytest.mark.interpreted(dtype=DTYPES[:1])
 
 
 @pytest.fixture(params=BACKENDS)
@@ -52,10 +56,12 @@ def skip_double(backend, dtype):
         pytest.skip("the Triton kernels refuse float64")
 
 
+@pytest.mark.interpreted(dims=[SMALL])
+@pytest.mark.interpreted(dtype=DTYPES[:1], reduction=["mean"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize(
-    "dims", [(19, 24, 131), (1, 33, 128), (40, 1, 257), (100, 64, 500), (30, 65, 1030), (9, 8, 1)], ids=str
+    "dims", [SMALL, (1, 33, 128), (40, 1, 257), (100, 64, 500), (30, 65, 1030), (9, 8, 1)], ids=str
 )
 def test_loss_and_gradients_are_as_good_as_eager_torchs(dims, reduction, dtype, backend):
     skip_double(backend, dtype)
@@ -74,6 +80,8 @@ def test_blocks_of_several_parts(tokens, dtype):
         check(training.loss_and_gradients(x, w, target, backend="cpu"), x, w, target)
 
 
+@in_one_dtype
+@pytest.mark.interpreted(reduction=["none"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_one_after_the_other(reduction, dtype, backend):
@@ -138,6 +146,7 @@ def test_a_target_that_does_not_exist_is_named():
 
 
 @pytest.mark.gpu
+@in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_a_target_that_does_not_exist_makes_everything_undefined(dtype):
     """On a device nobody waits to look at the targets first, and a step with such gradients must not go unnoticed."""
@@ -214,6 +223,7 @@ def run_triton(x, w, target):
 
 
 @pytest.mark.gpu
+@pytest.mark.interpreted(dtype=DTYPES[:1], sums=[0])
 @pytest.mark.parametrize("sums", [0, 1 << 20], ids=["added in its own dtype", "added in float32"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
@@ -223,6 +233,7 @@ def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
 
 
 @pytest.mark.gpu
+@pytest.mark.interpreted(dtype=DTYPES[:1], tokens=[290])  # which borrows as well
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize(
     ("tokens", "budget", "phases"), [(140, 200_000, ["InWeightGrad"]), (290, 140_000, ["InWeightGrad", "InWorkspace"])]
@@ -234,6 +245,7 @@ def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, sh
 
 
 @pytest.mark.gpu
+@in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 def test_sums_in_float32_begin_with_what_was_borrowed_for(dtype, short_of_memory):
     """The more multiprocessors, the more products count as small, and small ones are summed in float32."""

@@ -57,6 +57,7 @@ def small_chunks(monkeypatch):
     OPERATOR._plans.clear()
 
 
+@pytest.mark.interpreted(dtype=DTYPES[:1])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize(("tokens", "rows"), [(34, 608), (530, 40)])
