@@ -114,9 +114,30 @@ def define(operator: Operator) -> None:
     LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
         LIBRARY.impl(spec.name, kernel, device)
+    LIBRARY.impl(spec.name, _of_negated(operator), "Negative")
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
     register_flops(operator, f"{NAMESPACE}::{spec.name}")
     register_vmap(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
+
+
+def _of_negated(operator: Operator) -> Callable[..., Any]:
+    """The kernel of lazily negated views. Torch's own updates one tensor, and only if the op returns it."""
+    op = getattr(getattr(torch.ops, NAMESPACE), operator.spec.name).default
+
+    def in_memory(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [in_memory(member) for member in value]
+        return value.resolve_neg() if isinstance(value, torch.Tensor) else value
+
+    def kernel(*args: Any, **flags: bool) -> Any:
+        values = in_memory(args)
+        results = op(*values, **flags)
+        for k in operator.spec.updated:
+            if k < len(args) and args[k] is not values[k]:
+                args[k].copy_(values[k])
+        return results
+
+    return kernel
 
 
 def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
