@@ -1,8 +1,73 @@
-"""Triton kernels run everywhere: on a GPU where there is one, else in Triton's interpreter."""
+"""Triton kernels run everywhere: on a GPU where there is one, else in Triton's interpreter.
+
+What the interpreter cannot run, all of `tests/gpu` and what is marked `needs_gpu`, is selected by `-m gpu` as well and
+left out without a GPU, which the summary says in one line.
+
+Kernels run on one thread unless a test says otherwise: most tensors here are so small that threads would spend the time
+waiting for each other, and pytest's workers share the cores.
+"""
 
 import os
+from pathlib import Path
 
+import pytest
 import torch
 
-if not torch.cuda.is_available():
+GPU = torch.cuda.is_available()
+NEED_GPU = Path(__file__).parent / "tests" / "gpu"
+LEFT_OUT = "There is no GPU here: the tests that need one are left out."
+collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to pytest all of them are one module
+
+THREADS = torch.get_num_threads()
+torch.set_num_threads(1)
+
+if not GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
+
+
+@pytest.fixture(scope="module")
+def all_threads():
+    """As many threads as torch would take."""
+    torch.set_num_threads(max(THREADS, 2))
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before `-m` selects, order after it
+def pytest_collection_modifyitems(config, items):
+    """Mark what needs a GPU and what takes the interpreter long; leave the former out where there is none.
+
+    What is interpreted comes in the middle: where two workers begin at either half, the second one does it while the
+    first one compiles the CPU's kernels for both.
+    """
+    needy = {item for item in items if item.get_closest_marker("needs_gpu") or NEED_GPU in item.path.parents}
+    for item in needy:
+        item.add_marker(pytest.mark.gpu)
+    for item in items:
+        if not GPU and _is_long_to_interpret(item):
+            item.add_marker(pytest.mark.slow)
+    if needy and not GPU:
+        config.hook.pytest_deselected(items=list(needy))
+        items[:] = [item for item in items if item not in needy]
+    result = yield
+    if not GPU:
+        interpreted = [item for item in items if item.get_closest_marker("gpu")]
+        others = [item for item in items if not item.get_closest_marker("gpu")]
+        middle = min(len(items) // 2, len(others))
+        items[:] = [*others[:middle], *interpreted, *others[middle:]]
+    return result
+
+
+def _is_long_to_interpret(item):
+    """Whether a test of a Triton kernel has other parameters than those that `interpreted` marks name."""
+    marks = list(item.iter_markers("interpreted"))
+    if not marks or item.get_closest_marker("gpu") is None:
+        return False
+    params = item.callspec.params
+    return not any(all(params[name] in values for name, values in mark.kwargs.items()) for mark in marks)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what was left out, which pytest's workers do not."""
+    if not GPU:
+        terminalreporter.write_line(LEFT_OUT)

@@ -110,6 +110,7 @@ def test_the_command_on_one_row_saves_nothing(tmp_path, capsys):
 PEERS = [(name, peer) for name in NAMES for peer in peers_of(lookup(name).spec, DEVICE.kind)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "peer"), PEERS, ids=[f"{name}-{peer.name}" for name, peer in PEERS])
 def test_peers_compute_what_the_operator_computes(name, peer):
     args, wide = (peer.alike(smoke(name).case.build(dtype)) for dtype in (torch.float32, torch.float64))

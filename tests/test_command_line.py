@@ -237,3 +237,47 @@ def test_without_colour_there_is_none(monkeypatch):
     show(Console(file=written, force_terminal=True, width=80), "t", ("a", "b"), [("[green]ok[/]", "1")])
     assert "ok" in written.getvalue()
     assert "\x1b[32m" not in written.getvalue()
+
+
+def test_explain_tells_which_kernel_runs_sizes_and_why(call):
+    code, said = call("explain", "hardsigmoid_backward", "--shape", "x=300x70", "--dtype", "float16", "--device", "cpu")
+    assert code == 0
+    assert "hardsigmoid_backward x=300x70 in float16 on cpu: cpu, no workspace: 2 tiles of 1 × 16384 elements" in said
+    code, said = call("explain", "lstm", "--shape", "T=3,N=2,H=4", "--set", "layers=2", "--backend", "reference")
+    assert code == 0
+    assert said.endswith("reference, no workspace: textbook formula in float64")
+
+
+def test_explain_plans_for_a_gpu_that_is_not_here():
+    pytest.importorskip("triton")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    sizes = ["--shape", "T=64,N=128", "--shape", "H=2048", "--dtype", "float16", "--device", "H200"]
+    done = subprocess.run(
+        [sys.executable, "-m", "aclgrad", "explain", "aclnnLstmBackward", *sizes],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "lstm_backward T=64,N=128 H=2048 in float16 on NVIDIA H200:" in done.stdout
+    assert re.search(r"layer 0: persistent grid, .* µs a step modelled; per step: ", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--shape", "T=3"], "N, H missing, expected T=…,N=…,H=…,I=…"),
+        (["--shape", "T=3,N=2,H=4,Q=1"], "'Q' is no size here"),
+        (["--shape", "T=3,N=2,H=-4"], "'H=-4' holds '-4', expected a whole number"),
+        (["--shape", "T=3,N=2,H"], "'H' is no NAME=VALUE"),
+        (["--shape", "T=3,N=2,H=4", "--dtype", "int8"], "'int8' is no dtype here, expected float32 or float16"),
+        (["--shape", "T=3,N=2,H=4", "--backend", "npu"], "'npu' is no backend"),
+        (["--shape", "T=3,N=2,H=4", "--device", "abacus"], "'abacus' is unknown, expected cpu or"),
+        (["--shape", "T=3,N=2,H=4", "--set", "laiers=2"], "'laiers' is no option here, expected layers=1"),
+        (["--shape", "T=3,N=2,H=4", "--set", "bias=perhaps"], "bias is 'perhaps', expected true or false"),
+        (["--shape", "T=3,N=2,H=4", "--set", "layers=0"], "num_layers is 0"),
+        (["--dtype", "float16"], "needs sizes: --shape T=…,N=…,H=… (also I, layers=1"),
+    ],
+)  # fmt: skip
+def test_wrong_sizes_are_told_in_words(call, words, told):
+    code, said = call("explain", "lstm_backward", *words)
+    assert code == 2
+    assert told in said

@@ -126,6 +126,7 @@ def test_verify_fails_for_a_wrong_kernel(monkeypatch):
     assert "WRONG" in judged.output
 
 
+@pytest.mark.slow
 def test_demo_holds():
     done = subprocess.run(
         [sys.executable, "-m", "aclgrad.frontends.cli", "demo"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The runtime on CUDA memory: `python -m pytest -m gpu tests/acl`. Skipped without such a device."""
+"""The runtime on CUDA memory: `python -m pytest -m gpu tests/acl`. Left out without such a device."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ from aclgrad.testing.cases import SMOKE, suite
 from aclgrad.testing.poison import fill
 from aclgrad.testing.verdicts import run
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
-]
+pytestmark = pytest.mark.needs_gpu
 
 LARGE = 64 << 20
 SLOW_CYCLES = 400_000_000  # a fifth of a second or more

@@ -106,6 +106,7 @@ def fuzz(installation, tmp_path_factory):
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "threads", "strict"),
     [(3000, 1, None), (2000, 1, "1"), (600, 8, None)],

@@ -44,6 +44,13 @@ def other_python(folder):
 ENVIRONMENTS = {
     "as it is": lambda tmp: environment(),
     "nothing at all": lambda tmp: {},
+    "everything against it": lambda tmp: environment(
+        PATH=other_python(tmp / "bin"), VIRTUAL_ENV="/nowhere", HOME=None, PYTHONHOME="/nowhere",
+        PYTHONSTARTUP="/nowhere", PYTHONINSPECT="1", PYTHONPATH=poisoned(tmp / "path"), PYTHONNOUSERSITE=None,
+        LC_ALL="xx_YY.KOI8", LANG="xx", PYTHONUTF8="0",
+    ),
+}  # fmt: skip
+ONE_BY_ONE = {
     "a system path, no home": lambda tmp: environment(PATH="/usr/bin:/bin", HOME=None, VIRTUAL_ENV=None),
     "another python first": lambda tmp: environment(PATH=other_python(tmp / "bin"), VIRTUAL_ENV="/nowhere"),
     "PYTHONHOME": lambda tmp: environment(PYTHONHOME="/nowhere", PYTHONSTARTUP="/nowhere", PYTHONINSPECT="1"),
@@ -52,9 +59,13 @@ ENVIRONMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_it_starts_in_every_environment_and_the_process_stays_as_it_was(probe, tmp_path, name):
-    done = run([probe], env=ENVIRONMENTS[name](tmp_path), cwd=tmp_path)
+@pytest.mark.parametrize(
+    "made", [*ENVIRONMENTS.values(), *(pytest.param(made, marks=pytest.mark.slow) for made in ONE_BY_ONE.values())],
+    ids=[*ENVIRONMENTS, *ONE_BY_ONE],
+)  # fmt: skip
+def test_it_starts_in_every_environment_and_the_process_stays_as_it_was(probe, tmp_path, made):
+    """What can be in its way comes all at once; one by one it is slow."""
+    done = run([probe], env=made(tmp_path), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "0 faults\n"), done.stderr[-2000:]
 
 
@@ -153,7 +164,9 @@ def test_threads_race_on_the_first_call_and_keep_their_own_messages(compiler):
     assert (done.returncode, done.stdout) == (0, "0 faults\n"), done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("milliseconds", [0, 200, 900])
+@pytest.mark.parametrize(
+    "milliseconds", [pytest.param(0, marks=pytest.mark.slow), 200, pytest.param(900, marks=pytest.mark.slow)]
+)
 def test_the_process_may_end_while_other_threads_go_on_calling(compiler, milliseconds):
     """While kernels are loaded, and while they run."""
     done = run([compiler(PROGRAMS / "exiting.cpp", "-O1"), milliseconds], env=environment())

@@ -7,28 +7,45 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from aclnn_device import Device
-from matrix import ACLNN
+from matrix import ACLNN, LARGE
 
 from aclgrad.testing import program
+from aclgrad.testing.cases import SMOKE
 
-TOO_LARGE_TO_INTERPRET = ("many_rows", "several_threads")
-"""Cases whose kernels take Triton's interpreter minutes; smaller ones go the same ways."""
+INTERPRETED = not torch.cuda.is_available()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own, and the above."""
-    left_out = [item for item in items if _not_for_triton(getattr(item, "callspec", None))]
+    """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own.
+
+    The interpreter does not run what is large either.
+    What is interpreted in a dtype beyond its first is slow, but for the accuracy of smoke cases.
+    """
+    left_out = {item for item in items if _not_for_triton(_triton_params(item))}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        if INTERPRETED and _is_another_dtype(_triton_params(item)):
+            item.add_marker(pytest.mark.slow)
 
 
-def _not_for_triton(callspec) -> bool:
-    params = callspec.params if callspec else {}
-    if "triton" not in (params.get("backend"), params.get("kernels")):
+def _triton_params(item):
+    """The parameters of a test of the Triton kernels, else none."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return params if "triton" in (params.get("backend"), params.get("kernels")) else {}
+
+
+def _not_for_triton(params) -> bool:
+    too_large = INTERPRETED and str(params.get("case")) in LARGE
+    return bool(params) and (params.get("dtype") == torch.float64 or too_large)
+
+
+def _is_another_dtype(params) -> bool:
+    case = params.get("case")
+    if case is None or params["dtype"] == case.dtypes[0]:
         return False
-    interpreted = not torch.cuda.is_available()
-    return params.get("dtype") == torch.float64 or (interpreted and str(params.get("case")) in TOO_LARGE_TO_INTERPRET)
+    return "kernels" in params or SMOKE not in case.tags
 
 
 @pytest.fixture

@@ -157,28 +157,32 @@ COMPARED = ("LSTM", "LSTM with dropout", "LSTMCell", "Hardsigmoid")
 """Those whose twins every version of torch runs on every device."""
 
 
-def all_growths(meter, backend):
-    """Of every operator and module, and of torch's twins, by name."""
-    gc.collect()
-    gc.freeze()  # so that the many collections to come are quick
-    found = {}
-    for operator in OPERATORS:
-        for mode in ("same", "changing"):
-            found[f"{operator.spec.name} {mode}"] = of_operator(meter, operator, backend, mode == "changing")
-    for name in MODULES:
-        for mode in MODES:
-            found[f"{name} {mode}"] = of_module(meter, name, mode)
-            if name in COMPARED:
-                found[f"{name} {mode} by torch"] = of_module(meter, name, mode, nn)
-    gc.unfreeze()
-    return found
+MEASURES: dict[str, Callable[[Meter, str], Growth]] = {
+    f"{operator.spec.name} {mode}": lambda meter, backend, o=operator, m=mode: of_operator(
+        meter, o, backend, m == "changing"
+    )
+    for operator in OPERATORS
+    for mode in ("same", "changing")
+} | {
+    f"{name} {mode}": lambda meter, backend, n=name, m=mode: of_module(meter, n, m)
+    for name in MODULES
+    for mode in MODES
+}
+"""Of every operator and every module, by name."""
 
+TWINS: dict[str, Callable[[Meter, str], Growth]] = {
+    f"{name} {mode} by torch": lambda meter, backend, n=name, m=mode: of_module(meter, n, m, nn)
+    for name in COMPARED
+    for mode in MODES
+}
+"""Of torch's twins."""
 
-KEYS = [f"{operator.spec.name} {mode}" for operator in OPERATORS for mode in ("same", "changing")]
-KEYS += [f"{name} {mode}" for name in MODULES for mode in MODES]
+KEYS = list(MEASURES)
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if hasattr(ctypes.CDLL(None), "prctl"):
         ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # no huge pages: they would be counted in megabytes
-    print(json.dumps(all_growths(CPU, "cpu")))
+    gc.collect()
+    gc.freeze()  # so that the many collections to come are quick
+    print(json.dumps({key: measure(CPU, "cpu") for key, measure in (MEASURES | TWINS).items()}))

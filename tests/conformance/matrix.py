@@ -1,6 +1,7 @@
 """What the conformance suite runs over: registry × cases × dtypes × backends."""
 
 import importlib
+from collections.abc import Container
 from types import ModuleType
 
 import pytest
@@ -23,6 +24,10 @@ KERNELS = ["cpu", pytest.param("triton", marks=pytest.mark.gpu)]
 """The backends with kernels of their own. `-m gpu` selects the Triton kernels, which are interpreted without a GPU."""
 
 
+LARGE = ("many_rows", "several_threads")
+"""Cases that several threads share. Triton's interpreter would take minutes; smaller ones go the same ways there."""
+
+
 def device_of(backend: str) -> torch.device:
     """Where a backend's tensors live."""
     return torch.device("cuda" if backend == "triton" and GPU else "cpu")
@@ -36,22 +41,25 @@ def cases(operator: Operator, *tags: str) -> list[Case]:
     return [case for case in suite(operator.spec).cases if case.tags & set(tags)]
 
 
-def matrix(*tags: str, doors: str = "python"):
-    """pytest parameters (operator, case, dtype) of all cases with one of the tags."""
+def matrix(*tags: str, doors: str = "python", names: Container[str] | None = None):
+    """pytest parameters (operator, case, dtype) of all cases with one of the tags, and one of the names if given."""
     return [
         pytest.param(operator, case, dtype, id=f"{operator.spec.name}-{case.name}-{str(dtype)[6:]}")
         for operator in OPERATORS
         for case in cases(operator, *(tags or (SMOKE, EDGE, DOCUMENT)))
         for dtype in case.dtypes
+        if names is None or case.name in names
         if doors == "python" or is_documented(operator.spec, case, dtype)
     ]
 
 
-def same(results, expected):
-    """Bit for bit, wherever something is expected."""
-    for result, want in zip(flat(list(results)), flat(list(expected)), strict=True):
+def same(results, expected, label=""):
+    """Bit for bit, wherever something is expected; `label` begins the message of a difference."""
+    for k, (result, want) in enumerate(zip(flat(list(results)), flat(list(expected)), strict=True)):
         if want is not None:
-            torch.testing.assert_close(result, want, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(
+                result, want, rtol=0, atol=0, equal_nan=True, msg=lambda why, k=k: f"{label} [{k}]: {why}"
+            )
 
 
 def flat(results):

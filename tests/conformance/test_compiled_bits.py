@@ -12,7 +12,12 @@ from aclgrad.testing.layouts import apply
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 DIFFERENTIABLE = ("hardsigmoid", "hardsigmoid_backward", "lstm", "lstm_cell", "lstm_cell_backward")
-by_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+QUICK = FLOATS[:2]
+"""One dtype that is computed in as it is, and one that is not; the others are slow."""
+
+by_dtype = pytest.mark.parametrize(
+    "dtype", [pytest.param(dtype, id=str(dtype), marks=() if dtype in QUICK else pytest.mark.slow) for dtype in FLOATS]
+)
 
 
 @pytest.fixture(autouse=True)

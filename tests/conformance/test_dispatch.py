@@ -175,6 +175,14 @@ def test_tensors_around_tensors_are_dispatched(operator):
 
 
 @by_name
+def test_negated_views_are_read_and_written(operator):
+    """Also what is updated in place."""
+    call, tensors = of_tensors(operator)
+    found = call(*[imaginary(tensor) if tensor.dtype == torch.float32 else tensor for tensor in tensors])
+    assert_same(found, outcome(operator, first_case(operator)))
+
+
+@by_name
 def test_functionalised_calls(operator):
     call, tensors = of_tensors(operator)
     functionalised = torch.func.functionalize(lambda *given: tensors_in(call(*given)))

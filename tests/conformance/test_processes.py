@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from digests import digests
-from matrix import GPU
 
 from aclgrad.testing.cases import SMOKE
 
 PROGRAM = Path(__file__).with_name("digests.py")
 BACKENDS = [
     pytest.param("cpu", [SMOKE], id="cpu"),
-    pytest.param("triton", [], id="triton", marks=[pytest.mark.gpu, pytest.mark.skipif(not GPU, reason="needs a GPU")]),
+    pytest.param("triton", [], id="triton", marks=pytest.mark.needs_gpu),
 ]
 
 

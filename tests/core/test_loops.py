@@ -39,6 +39,6 @@ def test_crossed_means_that_operands_disagree_about_the_innermost_dimension():
 
 
 def test_reach_is_the_furthest_offset():
-    assert loops(PLAIN, LAST).reach == PLAIN.numel() - 1
-    assert Loops.over((5, 1000), (2**29, 3), (1000, 1)).reach == 4 * 2**29 + 999 * 3
-    assert Loops.over((), ()).reach == 0
+    assert loops(PLAIN, LAST).max_offset == PLAIN.numel() - 1
+    assert Loops.over((5, 1000), (2**29, 3), (1000, 1)).max_offset == 4 * 2**29 + 999 * 3
+    assert Loops.over((), ()).max_offset == 0

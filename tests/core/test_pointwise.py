@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aclgrad.core.meta import meta_of
-from aclgrad.core.operands import Operands
+from aclgrad.core.pointwise import PointwiseOperands
 from aclgrad.core.rules import dtype_of, shape_of
 from aclgrad.core.spec import BF16, F16, F32, F64, Call, InOut, OpSpec, Out, Tensor
 from aclgrad.cpu import compiler, pointwise
@@ -118,8 +118,8 @@ def test_in_place(toolbox, layout):
 def test_operands_stand_in_the_formulas_order():
     x, out = torch.randn(2, 3), torch.randn(2, 3).half()
     call = Call(SPEC, {"x": meta_of(x), "sum": meta_of(out)}, strict=False)
-    operands = Operands(call, ("z", "x"), ("sum",))
+    operands = PointwiseOperands(call, ("z", "x"), ("sum",))
     assert operands.all((1, 2, 3, 4, 5)) == (3, 1, 4)
     assert operands.present((1, 2, 3, 4, 5)) == (1, 4)
     assert operands.spread(operands.dtypes) == (None, F32, F16)
-    assert Operands(call, ("x", "y", "z"), ("sum", "difference")).all is None
+    assert PointwiseOperands(call, ("x", "y", "z"), ("sum", "difference")).all is None

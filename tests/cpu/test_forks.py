@@ -14,7 +14,7 @@ from aclgrad.core.memory import tensors_in
 from aclgrad.core.plan import Operator
 from aclgrad.core.registry import operators
 from aclgrad.cpu import compiler, openmp
-from aclgrad.cpu.threads import TEAM, Kernel, barrier
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier
 from aclgrad.testing.cases import BENCH_GPU, EDGE, REAL, suite
 from aclgrad.testing.verdicts import own, run
 
@@ -45,8 +45,8 @@ def two_threads():
 
 
 @pytest.fixture
-def teams(monkeypatch):
-    """The size of every team that a kernel was given."""
+def thread_counts(monkeypatch):
+    """The number of threads that every kernel was given."""
     sizes = []
     plain = Kernel.__call__
 
@@ -73,28 +73,28 @@ def same(results, expected):
 
 
 @OPERATORS
-def test_an_operator_runs_in_a_forked_child(operator, teams):
+def test_an_operator_runs_in_a_forked_child(operator, thread_counts):
     args = arguments(operator)
     expected = run(operator, args, "cpu")
-    if not teams:
+    if not thread_counts:
         pytest.skip("runs on no threads of ours")
-    assert max(teams) == 2, "the case should be worth two threads"
-    mine = own(operator.spec, args)
+    assert max(thread_counts) == 2, "the case should be worth two threads"
+    copies = {count: own(operator.spec, args) for count in (2, 1)}
 
-    def child(count):
-        teams.clear()
-        torch.set_num_threads(count)
-        outs = operator(*mine, backend="cpu")
-        assert max(teams) == count
-        torch.set_num_threads(1)
-        same(operator.spec.written(mine, outs if isinstance(outs, tuple) else [outs]), expected)
+    def child():
+        for count, mine in copies.items():
+            thread_counts.clear()
+            torch.set_num_threads(count)
+            outs = operator(*mine, backend="cpu")
+            assert max(thread_counts) == count
+            torch.set_num_threads(1)
+            same(operator.spec.written(mine, outs if isinstance(outs, tuple) else [outs]), expected)
 
-    for count in (1, 2):
-        in_child(child, count)
+    in_child(child)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_runs_and_trains_in_a_forked_child(name, teams):
+def test_a_module_runs_and_trains_in_a_forked_child(name, thread_counts):
     torch.manual_seed(3)
     module, x, *rest = MODULES[name]()
     x.requires_grad_()
@@ -109,13 +109,13 @@ def test_a_module_runs_and_trains_in_a_forked_child(name, teams):
         return [tensor.detach().clone() for tensor in (*outs, *gradients, *module.buffers())]
 
     expected = trained()
-    assert max(teams) == 2, "the input should be worth two threads"
+    assert max(thread_counts) == 2, "the input should be worth two threads"
 
     def child(count):
-        teams.clear()
+        thread_counts.clear()
         torch.set_num_threads(count)
         found = trained()
-        assert max(teams) == count
+        assert max(thread_counts) == count
         same(found, expected)
 
     for count in (1, 2):
@@ -151,30 +151,30 @@ def test_a_module_runs_in_the_worker_of_a_data_loader(name):
 
 
 @OPERATORS
-def test_a_plan_holds_no_number_of_threads(operator, teams):
+def test_a_plan_holds_no_number_of_threads(operator, thread_counts):
     args = arguments(operator)
     for counts in ((1, 2), (2, 1)):
         planning = Operator(operator.spec)  # a new one, which has yet to plan
         results = []
         for count in counts:
-            teams.clear()
+            thread_counts.clear()
             torch.set_num_threads(count)
             results.append(run(planning, args, "cpu"))
-            if not teams:
+            if not thread_counts:
                 pytest.skip("runs on no threads of ours")
-            assert max(teams) == count, f"{counts} threads were set in turn"
+            assert max(thread_counts) == count, f"{counts} threads were set in turn"
         same(*results)
 
 
-def _meet(thread, threads, team, rounds, cells, agreed):
+def _meet(thread, threads, group, rounds, cells, agreed):
     for r in range(rounds):
         cells[thread] = r * 100 + thread
-        barrier(team)
+        barrier(group)
         same = 0
         for other in range(threads):
             same += 1 if cells[other] == r * 100 + other else 0
         agreed[thread] = agreed[thread] + same
-        barrier(team)
+        barrier(group)
 
 
 @pytest.mark.parametrize("generations", [1, 2], ids=["child", "grandchild"])
@@ -185,7 +185,7 @@ def test_teams_of_any_size_meet_in_a_child(paused, generations, monkeypatch):
         pytest.skip("torch is not linked to GNU OpenMP here")
     if not paused:
         monkeypatch.setattr(openmp, "_library", lambda: library._replace(pause=None))
-    kernel = Kernel(_meet, (TEAM, int, torch.int64, torch.int64))
+    kernel = Kernel(_meet, (THREAD_GROUP, int, torch.int64, torch.int64))
     cells, agreed = torch.zeros(2, 16, dtype=torch.int64)
 
     def meet():

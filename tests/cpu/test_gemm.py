@@ -1,4 +1,4 @@
-"""The matrix product: exact to the rounding of its sums, whatever the shape, layout, vector width and team."""
+"""The matrix product: exact to the rounding of its sums for any shape, layout, vector width and number of threads."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,10 +30,10 @@ def compiled_product(dtype, isa):
     gemm = gemm_for(dtype, isa)
     product = gemm.product
 
-    def kernel(thread, threads, team, c, c_row, a, a_row, a_k, b, b_k, b_column, m, n, k, height, scratch, accumulate):
-        product(team, thread, threads, c, c_row, a, a_row, a_k, b, b_k, b_column, m, n, k, height, scratch, accumulate)
+    def kernel(thread, threads, group, c, c_row, a, a_row, a_k, b, b_k, b_column, m, n, k, height, scratch, accumulate):
+        product(group, thread, threads, c, c_row, a, a_row, a_k, b, b_k, b_column, m, n, k, height, scratch, accumulate)
 
-    return threads.compile(named(kernel, f"product_{gemm.name}"), (threads.TEAM, *[int] * 14))
+    return threads.compile(named(kernel, f"product_{gemm.name}"), (threads.THREAD_GROUP, *[int] * 14))
 
 
 @cache
@@ -60,7 +60,7 @@ def poisoned(size):
     return block[start : start + size + GUARD]
 
 
-def matmul(a, b, *, team=1, isa=None, start=None):
+def matmul(a, b, *, workers=1, isa=None, start=None):
     """a @ b, or start + a @ b, by the kernel; looks after the guards."""
     (m, k), n = a.shape, b.shape[1]
     gemm = gemm_for(a.dtype, isa)
@@ -70,7 +70,7 @@ def matmul(a, b, *, team=1, isa=None, start=None):
     if start is not None:
         c[:, :n] = start
     compiled_product(a.dtype, isa)(
-        team, c.data_ptr(), c.stride(0), a.data_ptr(), *a.stride(), b.data_ptr(), *b.stride(),
+        workers, c.data_ptr(), c.stride(0), a.data_ptr(), *a.stride(), b.data_ptr(), *b.stride(),
         m, n, k, gemm.panel_height(m), scratch.data_ptr(), int(start is not None),
     )  # fmt: skip
     assert (scratch[size:] == 0xFF).all(), "wrote behind the scratch memory"
@@ -133,7 +133,7 @@ def test_random_shapes_and_layouts(dtype):
         a = random.matrix(m, k, random.pick(LAYOUTS))
         b = random.matrix(k, n, random.pick(LAYOUTS))
         start = random.pick([None, 0.5])
-        assert_exact(matmul(a, b, team=random.pick([1, 2]), start=start), a, b, start or 0.0)
+        assert_exact(matmul(a, b, workers=random.pick([1, 2]), start=start), a, b, start or 0.0)
 
 
 @pytest.mark.parametrize("layouts", [("rows", "rows"), ("transposed", "transposed")], ids="-".join)
@@ -143,7 +143,7 @@ def test_one_past_what_a_team_packs_at_a_time(dtype, layouts):
     tall, wide, deep = SHARED_PANELS * gemm.rows + 1, SHARED_COLUMNS + 1, SHARED_K * gemm.operand.depth + 1
     for m, n, k in ((tall, 33, 40), (15, wide, 24), (17, 35, deep)):
         a, b = random.matrix(m, k, layouts[0]), random.matrix(k, n, layouts[1])
-        assert_exact(matmul(a, b, team=2), a, b)
+        assert_exact(matmul(a, b, workers=2), a, b)
 
 
 @by_dtype
@@ -152,7 +152,7 @@ def test_is_as_accurate_as_the_product_of_widened_operands(dtype):
         pytest.skip("nothing wider to judge by")
     random = Random(dtype)
     a, b = random.matrix(200, 3000, "rows"), random.matrix(3000, 150, "rows")
-    assert_within_baseline(matmul(a, b, team=2), a.double() @ b.double(), a.float() @ b.float())
+    assert_within_baseline(matmul(a, b, workers=2), a.double() @ b.double(), a.float() @ b.float())
 
 
 @pytest.mark.parametrize(("isa", "dtype"), OTHER_MACHINES, ids=lambda value: getattr(value, "name", str(value)[6:]))
@@ -172,8 +172,8 @@ def test_the_bits_do_not_depend_on_the_team(dtype):
     for m, n, k in shapes:
         a, b = random.matrix(m, k, "rows"), random.matrix(k, n, "rows")
         alone = matmul(a, b)
-        for team in (2, 3):
-            assert torch.equal(matmul(a, b, team=team), alone)
+        for workers in (2, 3):
+            assert torch.equal(matmul(a, b, workers=workers), alone)
 
 
 @by_dtype

@@ -1,4 +1,4 @@
-"""Kernels on teams of every kind: alone, on torch's OpenMP pool, on plain Python threads."""
+"""Kernels on threads of every kind: alone, on torch's OpenMP pool, on plain Python threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from aclgrad.cpu import threads
 from aclgrad.cpu.compiler import entry
-from aclgrad.cpu.threads import TEAM, Kernel, barrier, share, team_size
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
 
 MODES = ("openmp", "python")
 TEAMS = (1, 2, 3, 7)
@@ -43,19 +43,19 @@ def test_every_thread_runs_once(mode: str, size: int) -> None:
     assert sizes[:size].tolist() == [size] * size
 
 
-def _meet(thread: int, threads: int, team: Any, rounds: int, cells: Any, agreed: Any) -> None:
+def _meet(thread: int, threads: int, group: Any, rounds: int, cells: Any, agreed: Any) -> None:
     for r in range(rounds):
         cells[thread] = r * 100 + thread
-        barrier(team)
+        barrier(group)
         same = 0
         for other in range(threads):
             same += 1 if cells[other] == r * 100 + other else 0
         agreed[thread] = agreed[thread] + same
-        barrier(team)
+        barrier(group)
 
 
 def _check_meeting(size: int, rounds: int) -> None:
-    kernel = Kernel(_meet, (TEAM, int, torch.int64, torch.int64))
+    kernel = Kernel(_meet, (THREAD_GROUP, int, torch.int64, torch.int64))
     cells, agreed = torch.zeros(2, 16, dtype=torch.int64)
     kernel(size, rounds, cells.data_ptr(), agreed.data_ptr())
     assert agreed[:size].tolist() == [rounds * size] * size
@@ -72,14 +72,14 @@ def test_several_python_threads_at_once(mode: str) -> None:
             future.result()
 
 
-def _echo(thread: int, threads: int, whole: int, real: float, nothing: Any, team: Any, out: Any) -> None:
+def _echo(thread: int, threads: int, whole: int, real: float, nothing: Any, group: Any, out: Any) -> None:
     if nothing is None:
         out[0] = whole
         out[1] = real
 
 
 def test_arguments_arrive_as_they_are() -> None:
-    kernel = Kernel(_echo, (int, float, None, TEAM, torch.float64))
+    kernel = Kernel(_echo, (int, float, None, THREAD_GROUP, torch.float64))
     out = torch.zeros(2, dtype=torch.float64)
     for whole, real in ((-7, 0.1), (2**40 + 1, -1e300), (0, float("inf"))):
         kernel(1, whole, real, out.data_ptr())
@@ -104,8 +104,8 @@ def test_shares_are_a_partition_at_grains(count: int, grain: int, size: int) -> 
 
 
 def test_little_work_stays_on_one_thread() -> None:
-    assert team_size(0, 10) == team_size(19, 10) == 1
-    assert team_size(20, 10) == torch.get_num_threads()
+    assert thread_count(0, 10) == thread_count(19, 10) == 1
+    assert thread_count(20, 10) == torch.get_num_threads()
 
 
 SCRIPT = """

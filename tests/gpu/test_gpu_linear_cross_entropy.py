@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.ops.linear_cross_entropy import spec_forward, training, triton_phases, triton_training
+from aclgrad.ops.linear_cross_entropy import spec_forward, training
+from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.testing import judge, poisoned_memory, verdicts
 
 DTYPES = (BF16, F16, F32)
@@ -110,7 +111,7 @@ def trained(x, w, target, reduction="mean", **flags):
             assert verdict.ok, f"{label}: {verdict}"
     wanted = [flags.get(name, True) for name in ("wants_input_grad", "wants_weight_grad")]
     plan = TOGETHER.plan((x, w, target, -100, reduction == "mean", *wanted))
-    assert plan.workspace_size <= triton_training.BUDGET
+    assert plan.workspace_size <= choose.BUDGET
     return results, [type(phase).__name__ for phase in plan.launch._launch._phases]
 
 
@@ -143,7 +144,7 @@ def test_training_where_logits_do_not_fit(dims, phases, cuda):
 
 
 def test_training_with_matrices_at_odd_addresses(cuda, monkeypatch):
-    monkeypatch.setattr(triton_phases, "BORROWED_SUMS", 0)
+    monkeypatch.setattr(choose, "INPUT_GRAD_SUMS", 0)
     x, w, target = head(1000, 512, 8192, BF16)
     for matrices in ((shifted(x), w), (x, shifted(w))):
         args = (*matrices, target, -100, True, True, True)

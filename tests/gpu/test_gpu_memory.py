@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from growth import KEYS, Meter, all_growths
+from growth import MEASURES, Meter
 
 from aclgrad.core.memory import KEPT_WORKSPACE
 
@@ -10,22 +10,15 @@ SLACK = 2 * KEPT_WORKSPACE  # bytes: a workspace, and the segments of 20 MiB tha
 PER_TENSOR = 512  # it rounds up to this
 
 
-@pytest.fixture(scope="module")
-def measured():
-    def trim():
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
+def trim():
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
 
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_what_is_held_is_what_is_kept_and_comes_back(measure):
     with torch.device("cuda"):
-        return all_growths(Meter(torch.cuda.memory_reserved, trim), "triton")
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_what_is_held_is_what_is_kept(measured, key):
-    found = measured[key]
-    assert found.kept - SLACK <= found.held <= found.kept + PER_TENSOR * found.tensors + SLACK, found
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_what_is_freed_comes_back(measured, key):
-    assert measured[key].left <= SLACK, measured[key]
+        found = measure(Meter(torch.cuda.memory_reserved, trim), "triton")
+    assert found.held >= found.kept - SLACK, f"the meter does not see what is kept: {found}"
+    assert found.held <= found.kept + PER_TENSOR * found.tensors + SLACK, f"more is held than kept: {found}"
+    assert found.left <= SLACK, f"what was freed has not come back: {found}"

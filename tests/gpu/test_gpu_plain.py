@@ -17,9 +17,22 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["test_gpu_lstm.py", "test_gpu_lstm_forward.py"])
-def test_accurate_without_gluon(name):
-    options = ("-m", "gpu", "-k", "every_way", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:benchmark")
+def test_accurate_without_gluon(name, dtype):
+    """A process for each dtype, for most of the time goes into compilation."""
+    options = (
+        "-m",
+        "gpu",
+        "-k",
+        f"every_way and torch.{dtype}",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:benchmark",
+    )
     done = subprocess.run(
         [sys.executable, "-c", AS_UNKNOWN, str(FOLDER / name), *options],
         env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},

@@ -75,8 +75,16 @@ def test_forward_and_backward_compile_without_a_break(name):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
-@pytest.mark.parametrize("name", ["LSTM", "LSTMCell", "Hardsigmoid", "SyncBatchNorm", "LinearCrossEntropyLoss"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LSTM",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("LSTMCell", "Hardsigmoid", "SyncBatchNorm")),
+        pytest.param("LinearCrossEntropyLoss", marks=pytest.mark.slow),
+    ],
+)
 def test_inductor(name):
+    """A C++ compiler takes its time, so all but one are slow."""
     assert_compiles(name, "inductor")
 
 

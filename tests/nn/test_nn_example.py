@@ -31,6 +31,7 @@ def test_it_runs_from_the_command_line(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_both_trainings_follow_one_curve(train):
     steps, seed = 12, 0
     runs = train.compare(steps, seed, Console(quiet=True))

@@ -43,7 +43,7 @@ def test_formulas_count_the_products_of_the_textbook(operator):
     for case in suite(operator.spec).cases:
         if case.tags & {SMOKE, EDGE}:
             arguments = case.build()
-            call, produced = operator.describe(arguments)
+            call, produced = operator.judge(arguments)
             found, _ = counted(lambda: ReferenceLaunch(call)(arguments, allocated(produced), None))  # noqa: B023
             counts.append(found)
             assert flops(call) == found, case.name

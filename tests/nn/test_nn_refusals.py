@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 import aclgrad.nn
 from aclgrad import AclgradError, InvalidArgument, Unsupported, WrongType
@@ -35,7 +35,12 @@ def indices(*shape):
     return torch.zeros(shape, dtype=torch.int64)
 
 
+def packed(*batch_sizes):
+    return PackedSequence(zeros(6, 3), torch.tensor(batch_sizes, dtype=torch.int64))
+
+
 x, h, c = zeros(5, 2, 3), zeros(1, 2, 4), zeros(1, 2, 4)
+COUNTS = "input.batch_sizes"
 HX = "= [D * num_layers, N, hidden_size]"
 CASES = {
     "lstm: width": (lstm, (zeros(5, 2, 7),), "input", "[5, 2, 7], expected [*, *, 3] = [T, N, input_size]"),
@@ -53,6 +58,12 @@ CASES = {
     "lstm: type of h": (lstm, (x, (1.0, 2.0)), "hx[0]", "float, expected a tensor"),
     "lstm: packed width": (lstm, (pack_sequence([zeros(2, 7)]),), "input.data", "[2, 7], expected [*, 3]"),
     "lstm: packed batch of h": (lstm, (pack_sequence([zeros(2, 3)]), (h, c)), "hx[0]", f"expected [1, 1, 4] {HX}"),
+    "lstm: packed, a sequence comes back": (lstm, (packed(3, 0, 3),), COUNTS, "[2] is 3 after 0, expected values that"),
+    "lstm: packed, more than at first": (lstm, (packed(1, 2, 3),), COUNTS, "[1] is 2, expected 0 to 1"),
+    "lstm: packed, negative": (lstm, (packed(-1, 7),), COUNTS, "[0] is -1, expected 0 to 0"),
+    "lstm: packed, too few": (lstm, (packed(2, 2),), COUNTS, "add up to 4, expected 6 like the rows of input.data"),
+    "lstm: packed, too many": (lstm, (packed(4, 4),), COUNTS, "add up to 8, expected 6 like the rows of input.data"),
+    "lstm: packed, no step": (lstm, (packed(),), COUNTS, "has shape [0], expected at least one step"),
     "cell: width": (cell, (zeros(2, 7),), "input", "[2, 7], expected [*, 3] = [N, input_size] or [input_size]"),
     "cell: rank": (cell, (zeros(2, 3, 3),), "input", "[2, 3, 3], expected [*, 3]"),
     "cell: dtype": (cell, (x[0].double(),), "input", "float64, expected float32 like weight_ih"),

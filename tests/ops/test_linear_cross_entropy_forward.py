@@ -72,6 +72,8 @@ def test_shards_together_give_cross_entropy_and_its_gradient(cuts, softmax, back
     torch.testing.assert_close(weight_grad, want_w)
 
 
+@pytest.mark.interpreted(tokens=[1, 8, 11])
+@pytest.mark.interpreted(index=[torch.int64])
 @pytest.mark.parametrize("index", [torch.int32, torch.int64])
 @pytest.mark.parametrize("tokens", [1, 8, 11, 300])
 def test_mask_and_rows_say_where_the_target_is(tokens, index, backend):
@@ -106,6 +108,8 @@ def shard(tokens, hidden, rows, dtype):
     return tuple(t.to(torch.get_default_device()) for t in (x, w, target))
 
 
+@pytest.mark.interpreted(dtype=[torch.bfloat16])
+@pytest.mark.interpreted(turned=[True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 def test_logits_are_the_rounded_product_wherever_they_are_wanted(dtype, turned, backend):

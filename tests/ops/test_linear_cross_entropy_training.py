@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from aclgrad.core.errors import InvalidArgument
-from aclgrad.ops.linear_cross_entropy import training, triton_phases, triton_products, triton_training
+from aclgrad.ops.linear_cross_entropy import training
+from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.testing import judge, poisoned_memory
 from aclgrad.testing.tolerance import naive_dtype
 
@@ -13,6 +14,10 @@ GPU = torch.cuda.is_available()
 BACKENDS = ("cpu", "reference", pytest.param("triton", marks=pytest.mark.gpu))
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 OPERATOR = training.together
+SMALL = (19, 24, 131)
+"""Tokens, features and rows that every dtype is interpreted with; where it says so, the rest is interpreted in one."""
+
+in_one_dtype = pytest.mark.interpreted(dtype=DTYPES[:1])
 
 
 @pytest.fixture(params=BACKENDS)
@@ -51,10 +56,12 @@ def skip_double(backend, dtype):
         pytest.skip("the Triton kernels refuse float64")
 
 
+@pytest.mark.interpreted(dims=[SMALL])
+@pytest.mark.interpreted(dtype=DTYPES[:1], reduction=["mean"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize(
-    "dims", [(19, 24, 131), (1, 33, 128), (40, 1, 257), (100, 64, 500), (30, 65, 1030), (9, 8, 1)], ids=str
+    "dims", [SMALL, (1, 33, 128), (40, 1, 257), (100, 64, 500), (30, 65, 1030), (9, 8, 1)], ids=str
 )
 def test_loss_and_gradients_are_as_good_as_eager_torchs(dims, reduction, dtype, backend):
     skip_double(backend, dtype)
@@ -73,6 +80,8 @@ def test_blocks_of_several_parts(tokens, dtype):
         check(training.loss_and_gradients(x, w, target, backend="cpu"), x, w, target)
 
 
+@in_one_dtype
+@pytest.mark.interpreted(reduction=["none"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_one_after_the_other(reduction, dtype, backend):
@@ -137,6 +146,7 @@ def test_a_target_that_does_not_exist_is_named():
 
 
 @pytest.mark.gpu
+@in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_a_target_that_does_not_exist_makes_everything_undefined(dtype):
     """On a device nobody waits to look at the targets first, and a step with such gradients must not go unnoticed."""
@@ -196,8 +206,8 @@ def test_same_bits_for_any_number_of_threads():
 
 @pytest.fixture
 def short_of_memory(monkeypatch):
-    monkeypatch.setattr(triton_training, "BUDGET", 150_000)
-    monkeypatch.setattr(triton_phases, "SUMS", 0)
+    monkeypatch.setattr(choose, "BUDGET", 150_000)
+    monkeypatch.setattr(choose, "WEIGHT_GRAD_SUMS", 0)
     OPERATOR._plans.clear()
     yield monkeypatch
     OPERATOR._plans.clear()
@@ -213,33 +223,36 @@ def run_triton(x, w, target):
 
 
 @pytest.mark.gpu
+@pytest.mark.interpreted(dtype=DTYPES[:1], sums=[0])
 @pytest.mark.parametrize("sums", [0, 1 << 20], ids=["added in its own dtype", "added in float32"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_chunks_of_tokens_add_up(dtype, sums, short_of_memory):
-    short_of_memory.setattr(triton_phases, "SUMS", sums)
+    short_of_memory.setattr(choose, "WEIGHT_GRAD_SUMS", sums)
     with torch.device("cuda" if GPU else "cpu"):
-        assert run_triton(*head(300, 16, 200, dtype)) == ["InTurn"]
+        assert run_triton(*head(300, 16, 200, dtype)) == ["InWorkspace"]
 
 
 @pytest.mark.gpu
+@pytest.mark.interpreted(dtype=DTYPES[:1], tokens=[290])  # which borrows as well
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize(
-    ("tokens", "budget", "phases"), [(140, 200_000, ["Borrowed"]), (290, 140_000, ["Borrowed", "InTurn"])]
+    ("tokens", "budget", "phases"), [(140, 200_000, ["InWeightGrad"]), (290, 140_000, ["InWeightGrad", "InWorkspace"])]
 )
 def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, short_of_memory):
-    short_of_memory.setattr(triton_training, "BUDGET", budget)
+    short_of_memory.setattr(choose, "BUDGET", budget)
     with torch.device("cuda" if GPU else "cpu"):
         assert run_triton(*head(tokens, 144, 528, dtype)) == phases
 
 
 @pytest.mark.gpu
+@in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 def test_sums_in_float32_begin_with_what_was_borrowed_for(dtype, short_of_memory):
     """The more multiprocessors, the more products count as small, and small ones are summed in float32."""
-    short_of_memory.setattr(triton_training, "BUDGET", 140_000)
-    short_of_memory.setattr(triton_products, "multiprocessors", lambda device: 132)
+    short_of_memory.setattr(choose, "BUDGET", 140_000)
+    short_of_memory.setattr(choose, "multiprocessors", lambda device: 132)
     with torch.device("cuda" if GPU else "cpu"):
-        assert run_triton(*head(290, 144, 528, dtype)) == ["Borrowed", "InTurn"]
+        assert run_triton(*head(290, 144, 528, dtype)) == ["InWeightGrad", "InWorkspace"]
 
 
 @pytest.mark.gpu
@@ -252,12 +265,12 @@ def test_phases_fit_the_budget(dims):
     tokens, hidden, rows = dims
     x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
     target = torch.empty(tokens, dtype=torch.int64, device="meta")
-    call, _ = OPERATOR.describe((x, w, target, -100, True, True, True))
-    budget = triton_training.BUDGET - 24 * tokens
-    chunk, borrowed = triton_phases.chunk_rows(call, budget), triton_phases.borrowable(call, budget)
+    call, _ = OPERATOR.judge((x, w, target, -100, True, True, True))
+    budget = choose.BUDGET - 24 * tokens
+    chunk, borrowed = choose.chunk_rows(call, budget), choose.tokens_in_weight_grad(call, budget)
     of_statistics = 8 * -(-rows // 256) + 4
     assert 0 < chunk * (2 * rows + of_statistics) <= budget
     if borrowed:
-        columns = triton_phases.block_columns(call, borrowed, budget)
+        columns = choose.block_columns(call, borrowed, budget)
         assert borrowed <= hidden and columns % 256 == 0
         assert borrowed * (2 * columns + 4 * hidden + of_statistics) <= budget

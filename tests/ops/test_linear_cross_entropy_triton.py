@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from aclgrad.core.backends import widen
-from aclgrad.ops.linear_cross_entropy import reference, spec, triton_gradient, triton_plan
+from aclgrad.ops.linear_cross_entropy import reference, spec
+from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.testing import assert_within_baseline, poisoned_memory
 
 pytestmark = pytest.mark.gpu
@@ -46,22 +47,23 @@ def check(args):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks and strips of a few tiles, as if memory were short."""
-    monkeypatch.setattr(triton_plan, "WHOLE", 0)
+    monkeypatch.setattr(choose, "WHOLE_P", 0)
     for name in ("P_ALONE", "P_BESIDE_LOGITS", "P_OF_TWO"):
-        monkeypatch.setattr(triton_gradient, name, 1 << 13)
-    for name in ("STRIP", "STRIP_AS_RESERVE"):
-        monkeypatch.setattr(triton_gradient, name, 1 << 17)
+        monkeypatch.setattr(choose, name, 1 << 13)
+    for name in ("LOGITS", "SPARE_LOGITS"):
+        monkeypatch.setattr(choose, name, 1 << 17)
     OPERATOR._plans.clear()
     yield
     OPERATOR._plans.clear()
 
 
+@pytest.mark.interpreted(dtype=DTYPES[:1])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize(("tokens", "rows"), [(34, 608), (530, 40)])
 def test_chunks_along_either_side_add_up(small_chunks, tokens, rows, softmax, dtype):
     plan = check(head(tokens, 40, rows, dtype, softmax=softmax))
-    cut = plan.launch._launch._cut
+    cut = plan.launch._launch._way.cut
     assert len(cut.chunks) == 3
     assert cut.along_vocabulary == (rows > tokens)
 
@@ -92,13 +94,13 @@ def test_memory_is_bounded_and_p_never_whole(dims):
             ((tokens,), torch.bool), ((tokens,), torch.int64), ((tokens,), torch.float32),
         )
     ]  # fmt: skip
-    call, _ = OPERATOR.describe((*meta[:5], 0.0, meta[5], meta[5], None))
+    call, _ = OPERATOR.judge((*meta[:5], 0.0, meta[5], meta[5], None))
     for budget, strip in (
-        (triton_gradient.P_ALONE, triton_gradient.STRIP_AS_RESERVE),
-        (triton_gradient.P_BESIDE_LOGITS, triton_gradient.STRIP),
+        (choose.P_ALONE, choose.SPARE_LOGITS),
+        (choose.P_BESIDE_LOGITS, choose.LOGITS),
     ):
-        cut = triton_plan.cut(call, budget)
-        held = cut.rows * cut.columns * 2 + triton_plan.strip_rows(cut.rows, cut.columns, strip) * cut.columns * 4
+        cut = choose.cut(call, budget)
+        held = cut.rows * cut.columns * 2 + choose.strip_rows(cut.rows, cut.columns, strip) * cut.columns * 4
         assert len(cut.chunks) > 1
         assert held + 32 * tokens <= 256 << 20
         covered = [(chunk.v0, chunk.v1) for chunk in cut.chunks]

@@ -1,5 +1,8 @@
 """How an LSTM runs on a GPU is decided in one place, can be told in words, and its kernels take operands by name."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,11 +10,11 @@ pytest.importorskip("triton")
 
 from aclgrad.core.spec import F16, F32
 from aclgrad.gpu.launch import INTERPRETING, jit
+from aclgrad.gpu.operands import NamedKernel, Operand, Operands
 from aclgrad.ops.lstm import cases, cases_lstm, spec
 from aclgrad.ops.lstm.dims import LstmDims
 from aclgrad.ops.lstm.triton.choose import Candidate, backward_candidates, cheapest, forward_candidates
 from aclgrad.ops.lstm.triton.limits import Limits
-from aclgrad.ops.lstm.triton.operands import NamedKernel, Operand, Operands
 from aclgrad.ops.lstm.triton.recurrence.per_step.cut import PerStep, Product
 from aclgrad.testing.cases import Case
 
@@ -73,10 +76,10 @@ def test_a_choice_is_told_in_words(candidates, text):
 @interpreted
 def test_layers_that_run_alike_are_told_in_one_line():
     args = Case("told", cases_lstm._lstm(3, 2, 4, 8, layers=3), (F16,)).build(F16)
-    (line,) = spec.lstm.plan(args, backend="triton").launch._launch.describe().splitlines()
+    (line,) = spec.lstm.plan(args, backend="triton").launch.describe().splitlines()
     assert line.startswith("layers 0 to 2: a launch per step, products in the kernel, ")
     args = Case("told", cases._lstm(3, 2, 4, 8), (F16,)).build(F16)
-    (line,) = spec.lstm_backward.plan(args, backend="triton").launch._launch.describe().splitlines()
+    (line,) = spec.lstm_backward.plan(args, backend="triton").launch.describe().splitlines()
     assert line.startswith("layer 0: a launch per step, ")
 
 
@@ -105,3 +108,9 @@ def test_an_operand_that_is_there_must_be_given_and_one_that_is_not_is_none():
     assert operands.pointers({"target": 16, "source": 32}) == [16, None]
     with pytest.raises(KeyError, match="target"):
         operands.pointers({"source": 32})
+
+
+def test_the_readmes_table_is_what_the_chooser_says():
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "regions.py"))
+    text = tool["README"].read_text(encoding="utf-8")
+    assert tool["rewritten"](text) == text, "python tools/regions.py writes it anew"

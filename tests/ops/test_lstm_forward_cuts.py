@@ -131,8 +131,8 @@ def test_pairs_are_compiled_anew_for_pointers_that_are_not_aligned(monkeypatch):
         compiled.append(arguments)
         return {grid: lambda *given: launched.append((arguments, given))}
 
-    monkeypatch.setattr("aclgrad.gpu.hopper.compiled", compile_nothing)
-    monkeypatch.setattr("aclgrad.ops.lstm.triton.operands.INTERPRETING", False)
+    monkeypatch.setattr("aclgrad.gpu.launch.compiled", compile_nothing)
+    monkeypatch.setattr("aclgrad.gpu.operands.INTERPRETING", False)
     size, scratch = dims(256, 1024), Scratch()
     names = ("x_amax", "w_ih_amax", "bias", "h0_product", "h_init", "c_init", "saved")
     strides = {"gates": (1, 1), "h_init": (1, 1, 1), "c_init": (1, 1, 1), "output": (1, 1, 1, 1)}

@@ -39,6 +39,7 @@ def nothing_resident(monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.interpreted(dtype=[F32, F16])
 @pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
 @pytest.mark.parametrize("library", [True, False], ids=["library", "own"])
 def test_products_of_the_library_and_of_the_kernel(library, dtype, monkeypatch):

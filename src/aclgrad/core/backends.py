@@ -26,6 +26,9 @@ class Launch(Protocol):
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute. `args` and `outs` stand in contract order; an output that is None is not wanted."""
 
+    def describe(self) -> str:
+        """What phase one chose and why, in a line (or one for each layer): grid, tiles, blocks, threads."""
+
 
 BACKENDS: dict[str, Callable[[Call], Launch]] = {"reference": lambda call: ReferenceLaunch(call)}
 """Every backend, in order of preference: those with kernels as they were registered, then the reference."""
@@ -83,6 +86,10 @@ class ReferenceLaunch:
         self.formula = getattr(_module(f"{call.spec.package}.reference"), call.spec.name)
         self.options = call.spec.reference_options(call)
         self.written = call.spec.written
+
+    def describe(self) -> str:
+        """In words."""
+        return "textbook formula in float64"
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute in float64, round into the outputs."""

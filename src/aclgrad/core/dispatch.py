@@ -140,7 +140,7 @@ def _called(operator: Operator, op: Any, args: Sequence[Any], options: dict[str,
             raise Unsupported(
                 f"{name} writes to its arguments, which torch.func.functionalize wants of torch's ops only"
             ) from None
-        operator.describe(args)
+        operator.judge(args)
         raise
     finally:
         chosen_backend.reset(token)

@@ -48,7 +48,7 @@ class Loops:
         return self.count == 0 or all(steps in ((), (1,)) for steps in self.strides)
 
     @property
-    def reach(self) -> int:
+    def max_offset(self) -> int:
         """The furthest that any operand's element lies behind its first one."""
         return max(
             sum((size - 1) * step for size, step in zip(self.sizes, steps, strict=True)) for steps in self.strides

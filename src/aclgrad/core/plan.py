@@ -41,6 +41,17 @@ class Plan:
         self._arg_spans = [meta.span for _, meta in call.metas(*(arg.name for arg in call.spec.args))]
         self._out_spans = [meta.span for _, meta in call.metas(*call.spec.out_names)]
 
+    def describe(self) -> str:
+        """What runs and why, in words: the backend, its workspace, and what the launch says of itself.
+
+        >>> import torch, aclgrad
+        >>> from aclgrad.ops.hardsigmoid.spec import hardsigmoid
+        >>> hardsigmoid.plan([torch.zeros(8)], backend="reference").describe()
+        'reference, no workspace: textbook formula in float64'
+        """
+        size = self.workspace_size
+        return f"{self.backend}, {f'workspace of {size:,} bytes' if size else 'no workspace'}: {self.launch.describe()}"
+
     @property
     def workspace_size(self) -> int:
         """Bytes of scratch memory that a launch needs now: it may depend on the number of threads."""
@@ -158,7 +169,7 @@ class Operator:
         except TypeError:  # of something that cannot be hashed the takers will say what it is
             plan, key = None, None
         if plan is None:
-            call, produced = self.describe(args, outs, asked, strict, soc)
+            call, produced = self.judge(args, outs, asked, strict, soc)
             self._require_memory(args, outs, strict)
             with _disable_current_modes():  # what a plan allocates is real, whoever replaces tensors around it
                 plan = Plan(call, produced, *choose(call, backend))
@@ -174,7 +185,7 @@ class Operator:
             for tensor in memory.tensors_in((value,)):
                 require_memory(param.aclnn if strict else param.name, tensor)
 
-    def describe(
+    def judge(
         self,
         args: Sequence[Any],
         outs: Sequence[Any] | None = None,
@@ -184,16 +195,16 @@ class Operator:
     ) -> tuple[Call, tuple[Value, ...]]:
         """The call, judged by the contract, and the metadata of what it produces (None: not produced)."""
         spec = self.spec
-        bound = _take(spec.args, args, strict)
         given = _take(spec.outs, (None,) * len(spec.outs) if outs is None else outs, strict)
-        call = Call(spec, {**bound, **given}, strict, soc)
+        values = {**_take(spec.args, args, strict), **given}
+        call = Call(spec, values, strict, soc)
         for rule in (*spec.rules, one_device, outputs_do_not_overlap_themselves):
             rule(call)
         produced = tuple(
             (given[out.name] or out.meta(call)) if out.is_produced(call, asked) else None for out in spec.outs
         )
-        complete = {**bound, **dict(zip(spec.out_names, produced, strict=True))}
-        return Call(spec, complete, strict, soc), produced
+        values.update(zip(spec.out_names, produced, strict=True))
+        return call, produced
 
     def given(self, out: Any) -> tuple[Any, ...]:
         """What the caller gave for each output; None where nothing."""

@@ -1,7 +1,7 @@
-"""Turn a Python function into machine code that every thread of a team enters with the same argument block.
+"""Turn a Python function into machine code that every thread of a group enters with the same argument block.
 
 A kernel is a plain function `kernel(thread, threads, *args)`. Its C entry is `void(block)`: the block is a row of
-8-byte words, first the team's (see `Word`), then one for each argument. Machine code is kept on disk (see `store`)
+8-byte words, first the group's (see `Word`), then one for each argument. Machine code is kept on disk (see `store`)
 under a name that covers the signature and the text of every source file it was made from.
 """
 
@@ -38,30 +38,30 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 class Word(IntEnum):
     """The words at the head of an argument block."""
 
-    THREAD = 0  # index in the team; negative: ask the function at OMP_THREAD
-    THREADS = 1  # size of the team, unless asked
+    THREAD = 0  # index in the group; negative: ask the function at OMP_THREAD
+    THREADS = 1  # of the group, unless asked
     OMP_THREAD = 2  # omp_get_thread_num
     OMP_THREADS = 3  # omp_get_num_threads
-    MEETING = 4  # two counters that the threads of a team share, for barriers
+    BARRIER = 4  # two counters that the threads of a group share, for barriers
     YIELD = 5  # the function by which a waiting thread offers its core to others
 
 
-class Team(types.Type):  # type: ignore[misc]  # numba is untyped
-    """The running team, an argument that costs no word; `barrier(team)` is what it is for."""
+class ThreadGroup(types.Type):  # type: ignore[misc]  # numba is untyped
+    """The threads that run a kernel, an argument that costs no word; `barrier(group)` is what it is for."""
 
     def __init__(self) -> None:
-        super().__init__(name="team")
+        super().__init__(name="thread_group")
 
 
-@register_model(Team)
-class TeamModel(models.PrimitiveModel):  # type: ignore[misc]
+@register_model(ThreadGroup)
+class ThreadGroupModel(models.PrimitiveModel):  # type: ignore[misc]
     """The address of the argument block."""
 
-    def __init__(self, manager: Any, team: Team) -> None:
-        super().__init__(manager, team, ADDRESS)
+    def __init__(self, manager: Any, group: ThreadGroup) -> None:
+        super().__init__(manager, group, ADDRESS)
 
 
-TEAM = Team()
+THREAD_GROUP = ThreadGroup()
 
 
 class Step(NamedTuple):
@@ -71,8 +71,8 @@ class Step(NamedTuple):
     step: int | None
 
 
-Argument: TypeAlias = "type[int] | type[float] | torch.dtype | Step | Team | None"
-"""How a signature describes an argument: `int`, `float`, a torch dtype (or a `Step`) for a pointer, TEAM, or None."""
+Argument: TypeAlias = "type[int] | type[float] | torch.dtype | Step | ThreadGroup | None"
+"""How a signature describes an argument: `int`, `float`, a dtype (or a `Step`) for a pointer, THREAD_GROUP, or None."""
 
 Signature: TypeAlias = tuple[Argument, ...]
 
@@ -101,7 +101,7 @@ PLAIN: dict[Any, tuple[types.Type, str]] = {
     int: (types.int64, "q"),
     float: (types.float64, "d"),
     None: (types.none, ""),
-    TEAM: (TEAM, ""),
+    THREAD_GROUP: (THREAD_GROUP, ""),
 }
 """Type and `struct` format of the arguments that are not pointers."""
 
@@ -129,7 +129,7 @@ def word(builder: ir.IRBuilder, block: ir.Value, index: int) -> ir.Value:
 
 
 def _ask(builder: ir.IRBuilder, block: ir.Value, given: Word, function: Word) -> ir.Value:
-    """The team's word `given`, or what OpenMP's `function` answers if the block is shared by an OpenMP team."""
+    """The group's word `given`, or what OpenMP's `function` answers if the block is shared by OpenMP's threads."""
     value = word(builder, block, given)
     with builder.if_else(builder.icmp_signed("<", word(builder, block, Word.THREAD), I64(0))) as (shared, own):
         with shared:
@@ -145,8 +145,8 @@ def _ask(builder: ir.IRBuilder, block: ir.Value, given: Word, function: Word) ->
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def team_thread(typing: Any, block: Any) -> Any:
-    """The index of the calling thread in its team."""
+def group_index(typing: Any, block: Any) -> Any:
+    """The index of the calling thread in its group."""
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return _ask(builder, args[0], Word.THREAD, Word.OMP_THREAD)
@@ -155,7 +155,7 @@ def team_thread(typing: Any, block: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def team_threads(typing: Any, block: Any) -> Any:
+def group_size(typing: Any, block: Any) -> Any:
     """The number of threads that run with this block."""
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -174,8 +174,8 @@ def _unpacker(arguments: list[types.Type]) -> Any:
             values = []
             position = len(Word)
             for argument in arguments:
-                if argument in (TEAM, types.none):
-                    values.append(args[0] if argument == TEAM else context.get_dummy_value())
+                if argument in (THREAD_GROUP, types.none):
+                    values.append(args[0] if argument == THREAD_GROUP else context.get_dummy_value())
                     continue
                 raw = word(builder, args[0], position)
                 position += 1
@@ -218,8 +218,8 @@ def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     namespace = {
         "__name__": kernel.__module__,
         "kernel": jit(kernel),
-        "thread": team_thread,
-        "threads": team_threads,
+        "thread": group_index,
+        "threads": group_size,
         "unpack": _unpacker(arguments),
     }
     family = f"{kernel.__name__}_{_digest(repr((arguments, OPTIONS)).encode())}_"

@@ -2,7 +2,7 @@
 
 A product has parts that a kernel combines as it needs. `pack` lays out A in panels as tall as `panel_height` says and
 B in panels `width` wide; a packed operand lives in the caller's memory and serves any number of products. `multiply`
-computes any rectangle of tiles of C on the calling thread. `product` is the whole of it, shared by a team in bounded
+computes any rectangle of tiles of C on the calling thread. `product` is the whole of it, shared by threads in bounded
 memory.
 
 Every element of C is summed in one order that depends on K alone, not on the number of threads nor on how tiles are
@@ -33,7 +33,7 @@ ALIGNMENT = 64  # bytes, of every packed operand
 K_BLOCK = 256  # units of K between two additions to C: a panel of A then fits half of a level-1 cache
 B_BLOCK_BYTES = 512 * 1024  # part of B that the rows of A pass over: half of a level-2 cache
 
-SHARED_K = 4 * K_BLOCK  # units, columns and panels of rows that a team packs at a time in `product`
+SHARED_K = 4 * K_BLOCK  # units, columns and panels of rows that the threads pack at a time in `product`
 SHARED_COLUMNS = 2048
 SHARED_PANELS = 64
 
@@ -116,7 +116,7 @@ def address_of(typing: Any, pointer: Any) -> Any:
 def share_grid(rows: int, columns: int, thread: int, threads: int) -> tuple[int, int, int, int]:
     """The part (row_begin, row_end, column_begin, column_end) of a grid of tiles that falls to a thread.
 
-    The team is cut into a rectangle such that the largest part is smallest.
+    The threads are cut into a rectangle such that the largest part is smallest.
     """
     across, smallest = 1, rows * columns + 1
     for candidate in range(1, threads + 1):
@@ -186,10 +186,10 @@ def make_multiply(isa: VectorISA, operand: Operand) -> Any:
 
 @cache
 def make_product(isa: VectorISA, operand: Operand) -> Any:
-    """The product of matrices in memory, by a team; the arguments are those of `product` below.
+    """The product of matrices in memory, by all threads; the arguments are those of `product` below.
 
     A is `m` x `k` (strides a_row, a_k), B is `k` x `n` (strides b_k, b_column), C as in `multiply`. `height` is
-    `panel_height(m)`, `scratch` the address of `product_bytes(m, n, k)` bytes. Every thread of the team calls it, and
+    `panel_height(m)`, `scratch` the address of `product_bytes(m, n, k)` bytes. Every thread of the group calls it, and
     finds C complete when it returns.
     """
     pack, multiply = make_pack(isa, operand), make_multiply(isa, operand)
@@ -198,7 +198,7 @@ def make_product(isa: VectorISA, operand: Operand) -> Any:
     k_block = SHARED_K * pair
 
     def product(
-        team: Any,
+        group: Any,
         thread: int,
         threads: int,
         c: int,
@@ -233,7 +233,7 @@ def make_product(isa: VectorISA, operand: Operand) -> Any:
                     a_begin, a_end = share(a_panels, 1, thread, threads)
                     source = a + (row * a_row + start * a_k) * itemsize
                     pack(packed_a, source, rows, a_row, depth, a_k, height, a_begin, a_end, 0, depth)
-                    barrier(team)
+                    barrier(group)
                     a_begin, a_end, b_begin, b_end = share_grid(a_panels, b_panels, thread, threads)
                     target = c + (row * row_stride + column) * unit_bytes
                     adds = 1 if start > 0 else accumulate
@@ -241,6 +241,6 @@ def make_product(isa: VectorISA, operand: Operand) -> Any:
                         target, row_stride, packed_a, scratch, rows, columns, depth, height,
                         a_begin, a_end, b_begin, b_end, adds,
                     )  # fmt: skip
-                    barrier(team)
+                    barrier(group)
 
     return jit(named(product, f"gemm_product_{variant(isa, operand)}"))

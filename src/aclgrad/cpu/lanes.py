@@ -165,7 +165,7 @@ def cast(typing: Any, number: Any, like: Any) -> Any:
 
 
 DTYPE_CODES = {dtype: code for code, dtype in enumerate(ELEMENTS)}
-"""Numbers for dtypes that a kernel is told at run time."""
+"""Numbers for dtypes that a kernel knows at run time only."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -20,7 +20,7 @@ HARD = 2  # omp_pause_hard: let go of everything, threads included
 
 
 class OpenMP(NamedTuple):
-    """The functions of torch's OpenMP library that a team needs."""
+    """The functions of torch's OpenMP library that a group of threads needs."""
 
     parallel: Any  # GOMP_parallel(function, block, threads, flags)
     thread: int  # address of omp_get_thread_num

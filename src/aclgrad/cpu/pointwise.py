@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
-from ..core.operands import Operands
+from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
+from ..core.words import counted
 from .strided import TILE, Loops, elementwise
-from .threads import Kernel, team_size
+from .threads import Kernel, thread_count, threads_in_words
 
 
 @cache
@@ -50,7 +51,7 @@ class Pointwise:
     workspace = 0
 
     def __init__(self, call: Call, formula: Any, inputs: Sequence[str], outs: Sequence[str] = ("out",)) -> None:
-        operands = Operands(call, inputs, outs)
+        operands = PointwiseOperands(call, inputs, outs)
         standing = (0,) * len(operands.shape)  # an absent operand's strides
         loops = Loops.over(operands.shape, *(steps or standing for steps in operands.spread(operands.strides)))
         self._pick = operands.present
@@ -65,4 +66,9 @@ class Pointwise:
         tensors = (*args, *outs)
         if self._pick is not None:
             tensors = self._pick(tensors)
-        self._kernel(team_size(self._count, TILE), self._table_address, *[tensor.data_ptr() for tensor in tensors])
+        self._kernel(thread_count(self._count, TILE), self._table_address, *[tensor.data_ptr() for tensor in tensors])
+
+    def describe(self) -> str:
+        """In words."""
+        tiles, rows, columns = self._table[:3].tolist()
+        return f"{counted(tiles, 'tile')} of {rows} × {columns} elements, {threads_in_words(self._count, TILE)}"

@@ -1,11 +1,11 @@
 """Run kernels on the thread pool that torch itself computes with.
 
 Two pools on the same cores fight: a thread of one spins while the other's work waits for its core. So a kernel runs
-inside `GOMP_parallel` of the very OpenMP library that libtorch_cpu is linked to. Where there is none, a team is made
-of plain Python threads, which run compiled code in parallel because ctypes lets go of the interpreter lock.
+inside `GOMP_parallel` of the very OpenMP library that libtorch_cpu is linked to. Where there is none, they are
+plain Python threads, which run compiled code in parallel because ctypes lets go of the interpreter lock.
 
-A team is either one thread, called directly, or as many as torch uses: OpenMP ends the surplus threads of a smaller
-team and torch would pay for creating them again. A kernel with less work leaves threads idle (see `share`).
+A kernel runs on one thread, called directly, or on as many as torch uses: OpenMP ends the surplus threads of a smaller
+group and torch would pay for creating them again. A kernel with less work leaves threads idle (see `share`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .compiler import TEAM as TEAM
-from .compiler import Signature, Word, entry, jit, packing, team_threads, word
+from ..core.words import counted
+from .compiler import THREAD_GROUP as THREAD_GROUP
+from .compiler import Signature, Word, entry, group_size, jit, packing, word
 from .elements import I64
 from .openmp import address, openmp
 
@@ -39,14 +40,14 @@ def _yielding() -> int:
     return address(ctypes.CDLL(None).sched_yield)
 
 
-_Meeting = ctypes.c_int64 * 2
+_BarrierCounters = ctypes.c_int64 * 2
 
 
 class Kernel:
     """A compiled kernel. `kernel(threads, *args)` runs it on that many threads and returns when all are done.
 
     Arguments are Python numbers; pointers are addresses (`Tensor.data_ptr()`). Arguments that the signature describes
-    by None or TEAM are not passed. May be called from several threads at once.
+    by None or THREAD_GROUP are not passed. May be called from several threads at once.
     """
 
     __slots__ = ("_address", "_alone", "_code", "_pack")
@@ -62,16 +63,16 @@ class Kernel:
         if threads == 1:
             self._alone(ALONE + self._pack(*args))
             return
-        meeting = _Meeting()
-        team = openmp()
-        if team is None:
-            self._python_threads(threads, ctypes.addressof(meeting), self._pack(*args))
+        counters = _BarrierCounters()
+        library = openmp()
+        if library is None:
+            self._python_threads(threads, ctypes.addressof(counters), self._pack(*args))
         else:
-            head = HEADER.pack(-1, 0, team.thread, team.threads, ctypes.addressof(meeting), _yielding())
-            team.parallel(self._address, head + self._pack(*args), threads, 0)
+            head = HEADER.pack(-1, 0, library.thread, library.threads, ctypes.addressof(counters), _yielding())
+            library.parallel(self._address, head + self._pack(*args), threads, 0)
 
-    def _python_threads(self, threads: int, meeting: int, args: bytes) -> None:
-        blocks = [HEADER.pack(index, threads, 0, 0, meeting, _yielding()) + args for index in range(threads)]
+    def _python_threads(self, threads: int, counters: int, args: bytes) -> None:
+        blocks = [HEADER.pack(index, threads, 0, 0, counters, _yielding()) + args for index in range(threads)]
         helpers = [Thread(target=self._alone, args=(block,)) for block in blocks[1:]]
         for helper in helpers:
             helper.start()
@@ -89,9 +90,14 @@ def compile(function: Any, signature: Signature) -> Kernel:  # noqa: A001  # her
     return Kernel(function, signature)
 
 
-def team_size(work: int, grain: int) -> int:
+def thread_count(work: int, grain: int) -> int:
     """How many threads to run on: one if there is less than two grains of work, else all that torch uses."""
     return 1 if work < 2 * grain else torch.get_num_threads()
+
+
+def threads_in_words(work: int, grain: int) -> str:
+    """How many threads would run now."""
+    return counted(thread_count(work, grain), "thread")
 
 
 @jit
@@ -104,14 +110,14 @@ def share(count: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _field(typing: Any, team: Any, index: Any) -> Any:
-    """A word of the running team's argument block."""
+def _field(typing: Any, group: Any, index: Any) -> Any:
+    """A word of the running threads' argument block."""
     position = index.literal_value
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return word(builder, args[0], position)
 
-    return types.int64(team, index), emit
+    return types.int64(group, index), emit
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -149,19 +155,19 @@ def _fetch(typing: Any, address: Any) -> Any:
 PATIENCE = 1000
 """How often a thread looks before it offers its core to others; a few microseconds at most."""
 
-_MEETING, _YIELD = int(Word.MEETING), int(Word.YIELD)
+_BARRIER, _YIELD = int(Word.BARRIER), int(Word.YIELD)
 
 
 @jit
-def barrier(team: Any) -> None:
-    """Wait until every thread of the team is here; all they wrote before is visible to all afterwards.
+def barrier(group: Any) -> None:
+    """Wait until every thread of the group is here; all they wrote before is visible to all afterwards.
 
     Not OpenMP's barrier: that one spins for milliseconds when another process holds the core of a thread it waits for.
     """
-    threads = team_threads(team)
+    threads = group_size(group)
     if threads == 1:
         return
-    arrived = _field(team, _MEETING)
+    arrived = _field(group, _BARRIER)
     rounds = arrived + 8
     current = _fetch(rounds)
     if _fetch_add(arrived, 1) == threads - 1:
@@ -172,4 +178,4 @@ def barrier(team: Any) -> None:
     while _fetch(rounds) == current:
         looks += 1
         if looks > PATIENCE:
-            _call(_field(team, _YIELD))
+            _call(_field(group, _YIELD))

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import torch
 
-from .threads import team_size
+from .threads import thread_count, threads_in_words
 
 
-class TeamWorkspace(NamedTuple):
-    """Memory for all, then `each` bytes for every thread of a team; how many those are is known only when it runs.
+class ThreadWorkspace(NamedTuple):
+    """Memory for all, then `each` bytes for every thread; how many those are is known only when it runs.
 
-    A plan may live longer than a number of threads. So its workspace is as large as the team is when it is asked for,
-    and the team never larger than the workspace it is given.
+    A plan may live longer than a number of threads. So its workspace is as large as the threads of the moment need,
+    and no more threads run than the workspace it is given has memory for.
     """
 
     shared: int
@@ -23,9 +23,13 @@ class TeamWorkspace(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes for the team that would run now."""
-        return self.shared + self.each * team_size(self.work, self.grain)
+        """Bytes for the threads that would run now."""
+        return self.shared + self.each * thread_count(self.work, self.grain)
 
     def threads(self, workspace: torch.Tensor) -> int:
         """How many threads run with this workspace now."""
-        return min(team_size(self.work, self.grain), (workspace.numel() - self.shared) // self.each)
+        return min(thread_count(self.work, self.grain), (workspace.numel() - self.shared) // self.each)
+
+    def describe(self) -> str:
+        """How many threads would run now."""
+        return threads_in_words(self.work, self.grain)

@@ -51,7 +51,7 @@ def formula(operator: Operator, arguments: Sequence[Any]) -> Callable[..., int]:
 
     def count(*args: Any, out_val: Any = None, **named: Any) -> int:  # noqa: ARG001  torch passes the results too
         given = {**defaults, **named, **dict(zip(names, args, strict=False))}
-        call, _ = operator.describe([given[name] for name in names])
+        call, _ = operator.judge([given[name] for name in names])
         return flops(call)
 
     return count

@@ -73,7 +73,7 @@ def _differentiable_update(operator: Operator, known: Composed | None, message: 
         if known is not None and wants_gradient(args):
             return known.formula(*args)
         if wants_gradient([args[k] for k in spec.updated if k < len(args)] if spec.outs else args):
-            operator.describe((*args, *spec.defaults[len(args) :]))  # what else is wrong comes first
+            operator.judge((*args, *spec.defaults[len(args) :]))  # what else is wrong comes first
             raise Unsupported(message)
         with torch._C._AutoDispatchBelowAutograd():
             results = op(*args)
@@ -108,15 +108,36 @@ def define(operator: Operator) -> None:
         return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
 
     def fake(*args: Any, **flags: bool) -> Any:
-        _, produced = operator.describe((*args, *defaults[len(args) :]), asked=any(flags.values()))
+        _, produced = operator.judge((*args, *defaults[len(args) :]), asked=any(flags.values()))
         return _returned(operator, allocated(produced), args)
 
     LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
         LIBRARY.impl(spec.name, kernel, device)
+    LIBRARY.impl(spec.name, _of_negated(operator), "Negative")
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
     register_flops(operator, f"{NAMESPACE}::{spec.name}")
     register_vmap(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
+
+
+def _of_negated(operator: Operator) -> Callable[..., Any]:
+    """The kernel of lazily negated views. Torch's own updates one tensor, and only if the op returns it."""
+    op = getattr(getattr(torch.ops, NAMESPACE), operator.spec.name).default
+
+    def in_memory(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [in_memory(member) for member in value]
+        return value.resolve_neg() if isinstance(value, torch.Tensor) else value
+
+    def kernel(*args: Any, **flags: bool) -> Any:
+        values = in_memory(args)
+        results = op(*values, **flags)
+        for k in operator.spec.updated:
+            if k < len(args) and args[k] is not values[k]:
+                args[k].copy_(values[k])
+        return results
+
+    return kernel
 
 
 def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:

@@ -17,7 +17,7 @@ async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_gl
 """Begin to fill shared memory, each thread with what it points to."""
 
 bulk_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # since 3.8
-"""Have the bulk copy engine fill a block of shared memory and tell a barrier."""
+"""Have the bulk copy engine fill a block of shared memory and signal a barrier."""
 
 bulk_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global  # since 3.8
 """Have the bulk copy engine write a block of shared memory."""

@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import MockTensor
 
-from .launch import Grid, Number, Pointer, StandIn, addresses_of, compiled, stand_ins
+from .launch import Grid, Number, Pointer, Specialised, StandIn, addresses_of
 
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
@@ -41,16 +41,14 @@ class Block:
         return TensorDescriptor(base, self._shape, self._strides, self.block, self._layout)
 
 
-class BulkKernel:
-    """A `Kernel` whose first parameters are matrices for the bulk copy engine: `kernel(matrices, *pointers)`.
+class BulkKernel(Specialised):
+    """A kernel whose first parameters are matrices for the bulk copy engine: `kernel(matrices, *pointers)`.
 
-    All of them lie at multiples of 16 bytes; there is other code for pointers that do not.
+    The matrices lie at multiples of 16 bytes. With `any_alignment` the function reads and writes its pointers element
+    by element, so that it is the same wherever they lead.
     """
 
-    __slots__ = (
-        "_blocks", "_constants", "_device", "_dtypes", "_function", "_grid", "_misaligned", "_numbers", "_options",
-        "_run",
-    )  # fmt: skip
+    __slots__ = ("_any_alignment", "_blocks")
 
     def __init__(
         self,
@@ -61,27 +59,25 @@ class BulkKernel:
         dtypes: Sequence[torch.dtype | None],
         numbers: Sequence[Number],
         constants: Mapping[str, Any],
+        *,
+        any_alignment: bool = False,
         **options: Any,
     ) -> None:
-        self._function, self._grid, self._device = function, grid, device
-        self._blocks, self._dtypes = tuple(blocks), tuple(dtypes)
-        self._numbers, self._constants, self._options = tuple(numbers), dict(constants), options
-        self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
-        self._run = self._compiled(self._dtypes)
+        self._blocks, self._any_alignment = tuple(blocks), any_alignment
+        super().__init__(function, grid, device, dtypes, numbers, constants, **options)
 
     def __call__(self, matrices: Sequence[torch.Tensor], *pointers: Pointer) -> None:
         """Launch on the current stream."""
         run = self._run
-        addresses, aligned = addresses_of(pointers)
-        if not aligned:
-            lying = stand_ins(self._dtypes, addresses)
-            run = self._misaligned.get(lying) or self._misaligned.setdefault(lying, self._compiled(lying))
+        if not self._any_alignment:
+            addresses, aligned = addresses_of(pointers)
+            if not aligned:
+                run = self._for_addresses(addresses)
         described = [block(matrix) for block, matrix in zip(self._blocks, matrices, strict=True)]
+        assert run is not None  # no grid of these is empty
         run(*described, *pointers, *self._numbers, *self._constants.values())
 
-    def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
-        """The launcher for pointers that stand for themselves; see `stand_ins`."""
-        arguments = (*(block.stand_in for block in self._blocks), *pointers, *self._numbers)
-        kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
+        kernel = self._compiled(*(block.stand_in for block in self._blocks), *pointers)
         run: Callable[..., None] = kernel[self._grid]
         return run

@@ -8,6 +8,7 @@ addresses are aligned. The functions keep to one order of parameters: pointers, 
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ import torch
 import triton
 
 from ..core.backends import Launch
-from ..core.errors import Prevented
+from ..core.devices import description
+from ..core.errors import Prevented, Unsupported
+from ..core.words import counted
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -42,17 +45,16 @@ def jit(function: Callable[..., Any]) -> Any:
     return triton.jit(function)
 
 
-class Kernel:
-    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+class Specialised:
+    """A function with its grid, numbers and constants, compiled when it is made: for pointers that are aligned.
 
-    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
-    in the call. A function of any number of pointers takes them `in_a_tuple`. `options` are Triton's, such as
-    `num_warps`. A grid with a 0 in it launches nothing.
+    For others it is compiled when they come. A subclass says what else its function takes, and launches it. `options`
+    are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
     """
 
     __slots__ = (
-        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_in_a_tuple", "_misaligned", "_numbers",
-        "_options", "_run",
+        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_misaligned", "_numbers", "_options",
+        "_run",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +65,6 @@ class Kernel:
         dtypes: Sequence[Dtype],
         numbers: Sequence[Number] = (),
         constants: Mapping[str, Any] | None = None,
-        in_a_tuple: bool = False,
         **options: Any,
     ) -> None:
         padded = (*grid, 1, 1)
@@ -74,10 +75,43 @@ class Kernel:
         self._dtypes = tuple(dtypes)
         self._numbers = tuple(numbers)
         self._constants = dict(constants or {})
-        self._in_a_tuple = in_a_tuple
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
-        self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
+        self._run = None if self._empty else self._specialised(self._dtypes)
+
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`; None if interpreted."""
+        raise NotImplementedError
+
+    def _compiled(self, *arguments: Any) -> Any:
+        """The function compiled for arguments, dtypes or stand-ins for tensors; its numbers come behind them."""
+        settings = {**self._constants, **self._options}
+        return compiled(self._function, (*arguments, *self._numbers), self._grid, self._device, **settings)
+
+    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
+        """The launcher for pointers to these addresses."""
+        pointers = stand_ins(self._dtypes, addresses)
+        run = self._misaligned.get(pointers) or self._specialised(pointers)
+        assert run is not None  # what is interpreted has no launcher
+        self._misaligned[pointers] = run
+        return run
+
+    def describe(self) -> str:
+        """The function, its grid and the sizes of its blocks, in words."""
+        sizes = [f"{name} {size}" for name, size in self._constants.items() if type(size) is int]
+        told = ", ".join([*sizes, *(counted(n, "warp") for name, n in self._options.items() if name == "num_warps")])
+        text = f"{self._function.fn.__name__.lstrip('_')}: {counted(math.prod(self._grid), 'program')}"
+        return f"{text} ({told})" if told else text
+
+
+class Kernel(Specialised):
+    """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
+
+    A pointer is a tensor or, unless interpreted, an address. One that is not wanted is None, among `dtypes` as well as
+    in the call.
+    """
+
+    __slots__ = ()
 
     def __call__(self, *pointers: Pointer) -> None:
         """Launch. The tensors are on the kernel's device, which is the current one (see `OnDevice`)."""
@@ -86,7 +120,7 @@ class Kernel:
         run = self._run
         if run is None:
             with np.errstate(all="ignore"):  # the interpreter's numpy would warn of a 1/0 where a GPU does not
-                self._function[self._grid](*self._grouped(pointers), *self._numbers, **self._constants)
+                self._function[self._grid](*self._arguments(pointers), *self._numbers, **self._constants)
             return
         addresses, aligned = addresses_of(pointers)
         if not aligned:
@@ -103,23 +137,28 @@ class Kernel:
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
-    def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
-        """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
-        standing = [Aligned(pointer) if isinstance(pointer, torch.dtype) else pointer for pointer in pointers]
-        arguments = (*self._grouped(standing), *self._numbers)
-        kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
-        run = _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
-        return (lambda *addresses: run(addresses)) if self._in_a_tuple else run
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        if INTERPRETING:
+            return None
+        kernel = self._compiled(*self._arguments(pointers))
+        return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
-    def _grouped(self, pointers: Sequence[Any]) -> Sequence[Any]:
-        return (tuple(pointers),) if self._in_a_tuple else pointers
+    def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
+        """The function's first arguments."""
+        return pointers
 
-    def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
-        lying = stand_ins(self._dtypes, addresses)
-        run = self._misaligned.get(lying)
-        if run is None:
-            run = self._misaligned[lying] = self._compiled(lying)
-        return run
+
+class TupleKernel(Kernel):
+    """A `Kernel` whose function takes its pointers as one tuple, so that there may be any number of them."""
+
+    __slots__ = ()
+
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        run = super()._specialised([Aligned(each) if isinstance(each, torch.dtype) else each for each in pointers])
+        return None if run is None else lambda *addresses: run(addresses)
+
+    def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
+        return (tuple(pointers),)
 
 
 def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.device, **settings: Any) -> Any:
@@ -128,10 +167,24 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     A product and a sum may become one instruction unless `enable_fp_fusion` is False. It is said, because Triton 3.9
     warns that it will not always be so.
     """
+    if description(device) is not None:
+        return NotCompiled()
     with torch.cuda.device(device), _explained():
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel
+
+
+class NotCompiled:
+    """Stands for a kernel on a GPU that is only described."""
+
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        """The launch, which is refused."""
+        return self.launch
+
+    def launch(self, *arguments: Any) -> None:  # noqa: ARG002
+        """Refuse."""
+        raise Unsupported("cannot launch on a GPU that is only described")
 
 
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
@@ -198,6 +251,8 @@ def _launcher(kernel: Any, grid: Grid, device: torch.device, values: Sequence[An
     Triton's own way calls a hook before and after, and asks the driver about every pointer. Where its innermost
     function is known to take what follows, that is called, without hooks and scratch memory.
     """
+    if isinstance(kernel, NotCompiled):
+        return kernel.launch
     launcher = kernel.run
     scratch = launcher.global_scratch_size or launcher.profile_scratch_size or getattr(launcher, "gsan_enabled", False)
     if not KNOWN or torch.version.hip is not None or scratch:
@@ -233,13 +288,32 @@ class OnDevice:
             with torch.cuda.device(self._index):
                 self._launch(args, outs, workspace)
 
+    def describe(self) -> str:
+        """See `Launch`."""
+        return self._launch.describe()
+
 
 @cache
 def multiprocessors(device: torch.device) -> int:
     """How many multiprocessors the device has; a few where kernels are interpreted."""
     if device.type != "cuda":
         return 4
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    known = description(device)
+    return known.multiprocessors if known else torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory that a program may have."""
+    known = description(device)
+    if known is not None:
+        return known.shared_memory
+    return int(triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"])
+
+
+def _capability(device: torch.device) -> tuple[int, int]:
+    known = description(device)
+    return known.capability if known else torch.cuda.get_device_capability(device)
 
 
 @cache
@@ -247,16 +321,16 @@ def runs_gluon(device: torch.device) -> bool:
     """Whether kernels in Gluon run on the device, those at least that are made for any GPU since Ampere."""
     if INTERPRETING or not KNOWN or device.type != "cuda" or torch.version.hip is not None:
         return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return _capability(device) >= (8, 0)
 
 
 @cache
 def is_hopper(device: torch.device) -> bool:
     """Whether kernels in Gluon that are made for Hopper run on the device."""
-    return runs_gluon(device) and torch.cuda.get_device_capability(device) == (9, 0)
+    return runs_gluon(device) and _capability(device) == (9, 0)
 
 
 @cache
 def overlaps(device: torch.device) -> bool:
     """Whether a launch may begin before the one that it waits for has ended (`launch_pdl`, `gdc_wait`)."""
-    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
+    return device.type == "cuda" and torch.version.hip is None and _capability(device) >= (9, 0)

@@ -23,10 +23,17 @@ import triton
 import triton.language as tl
 
 from ..core.loops import Loops
-from ..core.operands import Operands
+from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
-from .launch import Kernel, jit
+from ..core.words import counted
+from .launch import Number, TupleKernel, jit
 from .strided import LINE, Tiles, offsets, place
+
+
+@jit
+def _joined(some, more):  # type: ignore[no-untyped-def]
+    """Both tuples in one; Triton knows no stars in a tuple."""
+    return some + more
 
 
 @jit
@@ -35,10 +42,10 @@ def _apply(pointers, at, inside, FORMULA: tl.constexpr, OUTS: tl.constexpr):  # 
     INPUTS: tl.constexpr = len(pointers) - OUTS
     targets = ()
     for k in tl.static_range(INPUTS, INPUTS + OUTS):
-        targets = targets + (None if pointers[k] is None else pointers[k] + at[k],)  # noqa: RUF005
+        targets = _joined(targets, (None if pointers[k] is None else pointers[k] + at[k],))
     inputs = ()
     for k in tl.static_range(INPUTS - 1, -1, -1):
-        inputs = (None if pointers[k] is None else tl.load(pointers[k] + at[k], inside),) + inputs  # noqa: RUF005
+        inputs = _joined((None if pointers[k] is None else tl.load(pointers[k] + at[k], inside),), inputs)
     results = FORMULA(*inputs)
     if OUTS == 1:
         results = (results,)
@@ -57,8 +64,8 @@ def _line(  # type: ignore[no-untyped-def]
     at = ()
     lines = ()
     for k in tl.static_range(len(pointers)):
-        at = at + (lane,)  # noqa: RUF005  Triton knows no stars here
-        lines = lines + (None if pointers[k] is None else pointers[k] + start,)  # noqa: RUF005
+        at = _joined(at, (lane,))
+        lines = _joined(lines, (None if pointers[k] is None else pointers[k] + start,))
     if start + LINE <= count:
         _apply(lines, at, None, FORMULA, OUTS)
     else:
@@ -74,7 +81,7 @@ def _tile(  # type: ignore[no-untyped-def]
     rows, columns, inside = place(down, sizes, ROWS, COLUMNS, WIDE)
     at = ()
     for k in tl.static_range(len(pointers)):
-        at = at + (None if pointers[k] is None else offsets(rows, columns, sizes, strides[k]),)  # noqa: RUF005
+        at = _joined(at, (None if pointers[k] is None else offsets(rows, columns, sizes, strides[k]),))
     _apply(pointers, at, inside, FORMULA, OUTS)
 
 
@@ -88,20 +95,24 @@ class Pointwise:
     workspace = 0
 
     def __init__(self, call: Call, formula: Any, inputs: Sequence[str], outs: Sequence[str] = ("out",)) -> None:
-        operands = Operands(call, inputs, outs)
+        operands = PointwiseOperands(call, inputs, outs)
         loops = Loops.over(operands.shape, *operands.strides)
         constants = {"FORMULA": formula, "OUTS": len(outs)}
         self._pick = operands.all
+        numbers: tuple[Number, ...]
         if loops.flat:
             function, programs, numbers = _line, triton.cdiv(loops.count, LINE), (loops.count,)
             constants["LINE"] = LINE
+            self._way = f"lines of {LINE} elements, {counted(programs, 'program')}"
         else:
             tiles = Tiles.of(loops)
             function, programs = _tile, tiles.count
             numbers = (tiles.sizes, operands.spread(tiles.strides), tiles.down)
             constants |= tiles.constants
+            cut = f"{tiles.rows} × {tiles.columns} through {len(tiles.sizes)} loops"
+            self._way = f"tiles of {cut}, {counted(programs, 'program')}"
         dtypes = operands.spread(operands.dtypes)
-        self._kernel = Kernel(function, (programs,), call.device, dtypes, numbers, constants, in_a_tuple=True)
+        self._kernel = TupleKernel(function, (programs,), call.device, dtypes, numbers, constants)
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute; see `Launch`."""
@@ -109,3 +120,7 @@ class Pointwise:
             self._kernel(*args, *outs)
         else:
             self._kernel(*self._pick((*args, *outs)))
+
+    def describe(self) -> str:
+        """In words."""
+        return self._way

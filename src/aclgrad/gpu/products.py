@@ -1,10 +1,13 @@
-"""Products by the vendor's library, into memory that is given."""
+"""Products by the vendor's library, into memory that is given, and what they are known to be like."""
 
 from __future__ import annotations
 
 import torch
 
 from .launch import INTERPRETING
+
+TILE = (128, 256)
+"""Rows and columns of a large product that a multiprocessor takes at a time; our own products do likewise."""
 
 
 def multiply(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, add: bool = False) -> None:

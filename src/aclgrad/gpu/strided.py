@@ -22,7 +22,7 @@ CROSSED = (32, 64)
 """Rows and columns of a tile where operands are transposed against each other: each has whole sectors to itself."""
 
 INT32 = 2**31 - 2**16
-"""Offsets below this are computed in 32 bits; that leaves room for the elements of a tile that do not exist."""
+"""Offsets below this are computed in 32 bits; that leaves some for the elements of a tile that do not exist."""
 
 
 @jit
@@ -77,7 +77,7 @@ class Tiles:
             columns = min(line, triton.next_power_of_2(max(1, sizes[0])))
             rows = min(line // columns, triton.next_power_of_2(max(1, down)))
         tiles = triton.cdiv(down, rows) * triton.cdiv(sizes[0], columns)
-        return Tiles(tiles, rows, columns, down, sizes, strides, loops.reach >= INT32 or loops.count >= INT32)
+        return Tiles(tiles, rows, columns, down, sizes, strides, loops.max_offset >= INT32 or loops.count >= INT32)
 
     @property
     def constants(self) -> dict[str, Any]:

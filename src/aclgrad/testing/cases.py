@@ -137,6 +137,16 @@ def suite(spec: OpSpec) -> Suite:
     return suites[spec.name]
 
 
+def sized(spec: OpSpec) -> Callable[..., Callable[[Data], Sequence[Any]]] | None:
+    """What makes an operator's arguments from named sizes, from `SIZED` of its family's `cases`; None if there is none.
+
+    Its positional parameters are sizes (or one `*shape`), its keyword-only ones options. What it returns is the `make`
+    of a `Case`.
+    """
+    builders: dict[str, Any] = getattr(importlib.import_module(f"{spec.package}.cases"), "SIZED", {})
+    return builders.get(spec.name)
+
+
 def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:
     """Whether the aclnn door, if it has the operator, takes the case in this dtype too."""
     main = spec.params[suite(spec).main]

@@ -52,6 +52,11 @@ def loaded(module: Module, x: Tensor, params: Sequence[Tensor]) -> Module:
     return module
 
 
+def named(spec: OpSpec, args: Sequence[Any]) -> dict[str, Any]:
+    """An operator's arguments by the names of its contract."""
+    return dict(zip((arg.name for arg in spec.args), args, strict=True))
+
+
 no_tf32 = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=False)
 """A context without the TF32 products that cuDNN makes of float32 by default."""
 

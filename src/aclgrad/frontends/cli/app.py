@@ -14,11 +14,13 @@ from rich.console import Console
 import aclgrad
 
 from ...core.backends import BACKENDS
+from ...core.devices import GPUS
 from ...core.errors import InvalidArgument, NoBackend, Unsupported
 from ...core.meta import dtype_name
 from ...core.registry import aclnn_operators
 from ...core.spec import Out, OutList, Tensor
-from ...testing.cases import suite
+from ...testing.cases import sized, suite
+from .explained import explain_sizes, sizes_in_words
 from .names import device as chosen_device
 from .names import find, require_backend
 from .native import add_commands
@@ -65,27 +67,45 @@ def list_operators() -> None:
 
 
 @app.command()
-def explain(name: Annotated[str, typer.Argument(help="An operator, by its Python or its aclnn name.")]) -> None:
-    """One operator's contract: arguments in the document's order, dtypes, backends here."""
+def explain(
+    name: Annotated[str, typer.Argument(help="An operator, by its Python or its aclnn name.")],
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Sizes, as T=64,N=128 or x=32x64: which kernel runs them, and why?")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="With sizes: the dtype, such as float16.")] = None,
+    backend: Annotated[str | None, typer.Option(help="With sizes: the backend; the one that runs without it.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help=f"With sizes: cpu, cuda or a GPU that need not be here: {', '.join(GPUS)}.")
+    ] = None,
+    options: Annotated[list[str] | None, typer.Option("--set", help="With sizes: an option, as layers=2.")] = None,
+) -> None:
+    """One operator's contract, or with sizes the plan: which kernel runs them, and why."""
     operator = find(name)
+    console = wide_console()
+    if shape:
+        explain_sizes(console, operator, shape, options or (), dtype, backend, device)
+        return
+    for flag, value in (("--dtype", dtype), ("--backend", backend), ("--device", device), ("--set", options)):
+        if value:
+            raise typer.BadParameter(f"needs sizes: {sizes_in_words(operator)}", param_hint=flag)
     spec = operator.spec
     rows = []
     for param in (*spec.args, *spec.outs):
         typed = (param.dtypes, param.generous) if isinstance(param, Tensor | Out | OutList) else ((), ())
         rows.append((param.name, param.aclnn, type(param).__name__, *map(_listed, typed)))
-    console = wide_console()
     console.print(f"[bold]{spec.name}[/]: {spec.summary}")
     show(console, f"{spec.name} = {spec.aclnn}", ("parameter", "in the document", "kind", *DTYPES), rows)
     case = suite(spec).cases[0]
-    for backend in BACKENDS:
+    for candidate in BACKENDS:
         try:
-            plan = operator.plan(case.build(), backend=backend)
+            plan = operator.plan(case.build(), backend=candidate)
         except NoBackend as refusal:
             console.print(f"backend [yellow]{refusal.reasons}[/]")
         else:
-            console.print(
-                f"backend {backend}: [green]runs here[/] (workspace of case {case.name!r}: {plan.workspace_size} bytes)"
-            )
+            workspace = f"workspace of case {case.name!r}: {plan.workspace_size} bytes"
+            console.print(f"backend {candidate}: [green]runs here[/] ({workspace})")
+    if sized(spec) is not None:
+        console.print(f"[bold]which kernel runs, and why:[/] aclgrad explain {spec.name} {sizes_in_words(operator)}")
 
 
 def _listed(dtypes: Iterable[torch.dtype]) -> str:

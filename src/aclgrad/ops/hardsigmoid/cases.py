@@ -41,6 +41,9 @@ def _one(*shape: int) -> Callable[[Data], Sequence[Any]]:
     return lambda data: (data.normal(*shape, scale=3.0),)
 
 
+SIZED = {"hardsigmoid": _one, "hardsigmoid_": _one, "hardsigmoid_backward": _pair}
+
+
 def _near_kinks(data: Data) -> torch.Tensor:
     """Every kink; next to ±3 also the closest numbers the dtype has."""
     x = torch.tensor(KINKS, dtype=data.dtype)

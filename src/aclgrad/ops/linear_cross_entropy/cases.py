@@ -43,6 +43,13 @@ def _head(
     return make
 
 
+SIZED = {
+    "linear_cross_entropy_backward": _head,
+    "linear_online_max_sum": cases_forward._shard,
+    "cross_entropy_with_max_sum": cases_forward._whole,
+}
+
+
 def _document(data: Data) -> Sequence[Any]:
     size = 1024
     matrix = torch.zeros(size, size, dtype=data.dtype)

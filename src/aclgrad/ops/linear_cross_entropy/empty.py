@@ -22,6 +22,23 @@ class Zeros:
             if out is not None:
                 out.zero_()
 
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to sum: zeros"
+
+
+class Nothing:
+    """There are no tokens, and every output is one of tokens."""
+
+    workspace = 0
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Write nothing."""
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to compute: there are no tokens"
+
 
 class NoTokens:
     """There are no tokens: the loss is a sum of nothing, or the mean of nothing."""
@@ -36,3 +53,7 @@ class NoTokens:
         loss, *gradients = outs
         loss.fill_(self._loss)
         Zeros()(args, gradients, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to compute: there are no tokens"

@@ -36,6 +36,10 @@ class WithoutGaps:
         self._launch(args, (*others, dense), workspace[self._own :])
         gradient.copy_(dense)
 
+    def describe(self) -> str:
+        """In words."""
+        return f"weight_grad in the workspace first; {self._launch.describe()}"
+
 
 def has_gaps(call: Call) -> bool:
     """Whether there is a `weight_grad` whose memory is not its own alone."""

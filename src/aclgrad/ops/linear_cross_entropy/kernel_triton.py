@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .triton_gradient import linear_cross_entropy_backward as linear_cross_entropy_backward
-from .triton_gradient import token_gradients as token_gradients
-from .triton_loss import cross_entropy_with_max_sum as cross_entropy_with_max_sum
-from .triton_max_sum import linear_online_max_sum as linear_online_max_sum
-from .triton_scale import scale_ as scale_
-from .triton_training import loss_and_gradients as loss_and_gradients
-from .triton_training import token_losses as token_losses
+from .triton.gradient import linear_cross_entropy_backward as linear_cross_entropy_backward
+from .triton.gradient import token_gradients as token_gradients
+from .triton.loss import cross_entropy_with_max_sum as cross_entropy_with_max_sum
+from .triton.max_sum import linear_online_max_sum as linear_online_max_sum
+from .triton.scale import scale_ as scale_
+from .triton.training.losses import loss_and_gradients as loss_and_gradients
+from .triton.training.losses import token_losses as token_losses

@@ -175,9 +175,9 @@ def loss_and_gradients(
     `rounding` is the half type that the probabilities pass through.
     """
     logits = input @ weight.t()
-    losses, *statistics = _losses(logits, target, ignore_index)
+    losses, top, total, others = _losses(logits, target, ignore_index)
     count = (target != ignore_index).sum() if mean else 1
-    p = _slopes(logits, torch.full_like(losses, 1.0) / count, target, ignore_index, *statistics, rounding)
+    p = _slopes(logits, torch.full_like(losses, 1.0) / count, target, ignore_index, top, total, others, rounding)
     input_grad = p @ weight if wants_input_grad else None
     weight_grad = p.t() @ input if wants_weight_grad else None
     return losses.sum() / count, input_grad, weight_grad

@@ -45,6 +45,21 @@ def _lstm(
     return make
 
 
+def _of_sizes(make: Callable[..., Callable[[Data], Sequence[Any]]]) -> Callable[..., Callable[[Data], Sequence[Any]]]:
+    """The sizes that people speak of; without `I`, a layer's input is as wide as its state."""
+
+    def sized(
+        T: int, N: int, H: int, I: int = 0, *,  # noqa: E741
+        layers: int = 1, directions: int = 1, bias: bool = True, batch_first: bool = False,
+    ) -> Callable[[Data], Sequence[Any]]:  # fmt: skip
+        return make(T, N, I or H, H, layers=layers, directions=directions, bias=bias, batch_first=batch_first)
+
+    return sized
+
+
+SIZED = {"lstm": _of_sizes(cases_lstm._lstm), "lstm_backward": _of_sizes(_lstm)}
+
+
 def _document(data: Data) -> Sequence[Any]:
     def ones(*shape: int) -> torch.Tensor:
         return torch.ones(shape, dtype=data.dtype)

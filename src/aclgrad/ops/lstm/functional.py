@@ -7,8 +7,8 @@ from typing import Any, TypeGuard, cast
 
 from torch import Tensor
 
-from ...core.errors import InvalidArgument
 from . import spec
+from .packing import require_lengths
 
 Saved = list[Tensor] | None
 LstmResults = tuple[Tensor, Tensor, Tensor, Saved, Saved, Saved, Saved, Saved, Saved, Saved]
@@ -55,7 +55,7 @@ def lstm(
     (torch.Size([2, 1, 4]), torch.Size([1, 1, 4]), [1, 1, 1, 1, 1, 1, 1])
     """
     if check and _readable(batch_sizes, 1) and _readable(input, 2):
-        _require_lengths(batch_sizes, input.shape[0] // max(1, len(batch_sizes)))
+        require_lengths(batch_sizes, input.shape[0] // max(1, len(batch_sizes)))
     arguments = (
         input, params, hx, batch_sizes, has_bias, num_layers, dropout, train, bidirectional, batch_first,
     )  # fmt: skip
@@ -112,7 +112,7 @@ def lstm_backward(
     (torch.Size([2, 1, 3]), torch.Size([1, 1, 4]), [(16, 3), (16, 4)])
     """
     if check and _readable(batch_sizes, 1) and isinstance(i, list | tuple) and i and _readable(i[0], 3):
-        _require_lengths(batch_sizes, i[0].shape[1])
+        require_lengths(batch_sizes, i[0].shape[1])
     arguments = (
         input, hx, params, dy, dh, dc, i, j, f, o, h, c, tanhc, batch_sizes,
         has_bias, num_layers, dropout, train, bidirectional, batch_first, output_mask,
@@ -123,15 +123,3 @@ def lstm_backward(
 def _readable(value: Tensor | None, rank: int) -> TypeGuard[Tensor]:
     """Whether sizes can be read from it; if not, the contract says what is wrong."""
     return isinstance(value, Tensor) and value.dim() == rank
-
-
-def _require_lengths(batch_sizes: Tensor, batch: int) -> None:
-    """Sequences sorted by decreasing length: counts that never rise, between 0 and N."""
-    sizes = batch_sizes.tolist()
-    for t, size in enumerate(sizes):
-        if size < 0 or size > batch:
-            raise InvalidArgument(f"batch_sizes[{t}] is {size}, expected 0 to {batch}", "batch_sizes")
-        if t and size > sizes[t - 1]:
-            raise InvalidArgument(
-                f"batch_sizes[{t}] is {size} after {sizes[t - 1]}, expected values that never increase", "batch_sizes"
-            )

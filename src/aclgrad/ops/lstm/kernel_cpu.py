@@ -1,8 +1,8 @@
 """The LSTM and its gradient on the CPU: one compiled kernel a layer.
 
-Phase one lays out the workspace and the table that each layer is told by (`cpu_table`); phase two fills in addresses
-and runs the layers. A kernel alternates between the recurrence over a chunk of steps and the large products of that
-chunk: `cpu_forward_input`, then `cpu_forward`; for the gradient `cpu_loop`, then `cpu_products`.
+Phase one lays out the workspace and the table that a layer's kernel reads (`cpu/places.py`, `cpu/table.py`); phase two
+fills in addresses and runs the layers. A kernel alternates between the recurrence over a chunk of steps and the large
+products of that chunk. `cpu/README.md` is the map.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ import torch
 
 from ...core.backends import Launch
 from ...core.spec import Call
-from ...cpu import threads as teams
-from ...cpu.threads import TEAM, barrier
-from .cpu_access import computed_dtype, product_for
-from .cpu_ends import finish, prepare, write_params
-from .cpu_forward import step_forward
-from .cpu_forward_ends import begin_forward, finish_forward, prepare_forward
-from .cpu_forward_input import multiply_input, pack_input
-from .cpu_forward_plan import plan_forward_layers
-from .cpu_loop import advance, is_shared, owned, run_at
-from .cpu_plan import plan_layers
-from .cpu_products import chunk_of, multiply_chunk, pack_chunk
-from .cpu_table import Layer, Table, sizes_of
+from ...core.words import counted
+from ...cpu import threads as cpu_threads
+from ...cpu.threads import THREAD_GROUP, barrier
+from .cpu.access import computed_dtype, product_for
+from .cpu.ends_backward import finish, prepare, write_params
+from .cpu.ends_forward import begin_forward, finish_forward, prepare_forward
+from .cpu.places_backward import plan_layers
+from .cpu.places_forward import plan_forward_layers
+from .cpu.products_backward import chunk_of, multiply_chunk, pack_chunk
+from .cpu.products_forward import multiply_input, pack_input
+from .cpu.recurrence_backward import advance
+from .cpu.recurrence_forward import step_forward
+from .cpu.runs import is_shared, owned, run_at
+from .cpu.table import Layer, Sizes, Table, sizes_of
 
 GRAIN = 100_000  # multiplications worth waking a second thread for
 
 
-def lstm_forward_layer(thread: int, threads: int, team: Any, words: Any, element: Any, real: Any) -> None:
+def lstm_forward_layer(thread: int, threads: int, group: Any, words: Any, element: Any, real: Any) -> None:
     """The forward pass of one layer, both directions side by side."""
     sizes = sizes_of(words)
     layer = Layer(thread, threads, words, sizes, element, real, real)
     (first, last), shared = owned(layer), is_shared(layer)
     prepare_forward(layer)
-    barrier(team)
+    barrier(group)
     item = first
     while item < last:
         run = run_at(layer, item, last)
@@ -46,10 +48,10 @@ def lstm_forward_layer(thread: int, threads: int, team: Any, words: Any, element
     for start in range(0, sizes.steps, sizes.chunk):
         for direction in range(sizes.directions):
             pack_input(layer, direction, start)
-        barrier(team)
+        barrier(group)
         for direction in range(sizes.directions):
             multiply_input(layer, direction, start)
-        barrier(team)
+        barrier(group)
         for step in range(start, min(start + sizes.chunk, sizes.steps)):
             item = first
             while item < last:
@@ -57,8 +59,8 @@ def lstm_forward_layer(thread: int, threads: int, team: Any, words: Any, element
                 step_forward(layer, run, step)
                 item += run.b1 - run.b0
             if shared:
-                barrier(team)
-        barrier(team)
+                barrier(group)
+        barrier(group)
     item = first
     while item < last:
         run = run_at(layer, item, last)
@@ -66,13 +68,13 @@ def lstm_forward_layer(thread: int, threads: int, team: Any, words: Any, element
         item += run.b1 - run.b0
 
 
-def lstm_layer(thread: int, threads: int, team: Any, words: Any, element: Any, real: Any, wide: Any) -> None:
+def lstm_layer(thread: int, threads: int, group: Any, words: Any, element: Any, real: Any, wide: Any) -> None:
     """The gradient of one layer, both directions side by side."""
     sizes = sizes_of(words)
     layer = Layer(thread, threads, words, sizes, element, real, wide)
     (first, last), shared = owned(layer), is_shared(layer)
     prepare(layer)
-    barrier(team)
+    barrier(group)
     for start in range(0, max(sizes.steps, 1), sizes.chunk):
         for step in range(start, min(start + sizes.chunk, sizes.steps)):
             item = first
@@ -81,14 +83,14 @@ def lstm_layer(thread: int, threads: int, team: Any, words: Any, element: Any, r
                 advance(layer, run, step)
                 item += run.b1 - run.b0
             if shared:
-                barrier(team)
-        barrier(team)
+                barrier(group)
+        barrier(group)
         for direction in range(sizes.directions):
             chunk = chunk_of(layer, direction, start)
             pack_chunk(layer, chunk)
-            barrier(team)
+            barrier(group)
             multiply_chunk(layer, chunk)
-            barrier(team)
+            barrier(group)
     item = first
     while item < last:
         run = run_at(layer, item, last)
@@ -98,12 +100,12 @@ def lstm_layer(thread: int, threads: int, team: Any, words: Any, element: Any, r
         write_params(layer, direction)
 
 
-def layer_kernel(function: Any, dtype: torch.dtype, *wide: torch.dtype) -> teams.Kernel:
+def layer_kernel(function: Any, dtype: torch.dtype, *wide: torch.dtype) -> cpu_threads.Kernel:
     """A layer compiled for tensors of a dtype."""
     computed = computed_dtype(dtype)
     for linked in (dtype, computed):  # the products must exist before the code that calls them
         product_for(linked)
-    return teams.compile(function, (TEAM, torch.int64, dtype, computed, *wide))
+    return cpu_threads.compile(function, (THREAD_GROUP, torch.int64, dtype, computed, *wide))
 
 
 @dataclass(frozen=True)
@@ -112,17 +114,27 @@ class LayersLaunch:
 
     workspace: int
     work: int
-    kernel: teams.Kernel
+    kernel: cpu_threads.Kernel
     tables: tuple[Table, ...]
     pointers: int  # arguments of the kernel that only stand for their types
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         operands = (*args, *outs, workspace)
-        threads = teams.team_size(self.work, GRAIN)
+        threads = cpu_threads.thread_count(self.work, GRAIN)
         for table in self.tables:
             words = table.fill(operands)
             self.kernel(threads, words.buffer_info()[0], *[0] * self.pointers)
+
+    def describe(self) -> str:
+        """In words."""
+        if not self.tables:
+            return "nothing to compute: no output is wanted"
+        sizes = Sizes(*self.tables[0].words[: len(Sizes._fields)])
+        layers = counted(len(self.tables), "layer")
+        chunks = f"large products every {sizes.chunk} of {sizes.steps} steps"
+        units = f"{counted(sizes.blocks, 'block')} of {sizes.width} units"
+        return f"{layers}, {chunks}, {units}, {cpu_threads.threads_in_words(self.work, GRAIN)}"
 
 
 def lstm(call: Call) -> Launch:

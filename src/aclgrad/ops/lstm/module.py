@@ -61,7 +61,7 @@ class LSTM(nn.RNNBase):
     def _packed(self, sequences: PackedSequence, hx: States | None) -> tuple[PackedSequence, States]:
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
-        packing = Packing.of(sizes, data.device)
+        packing = Packing.of(sizes, data)
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
         output, states = self._run(packing.padded(data), states, packing)

@@ -54,6 +54,9 @@ def _saved(
     return make
 
 
+SIZED = {"lstm_cell": _products, "lstm_cell_backward": _saved}
+
+
 def _document(data: Data) -> Sequence[Any]:
     ones = torch.ones(1, 8, dtype=data.dtype)
     return ones, ones.clone(), ones.clone(), ones.clone(), torch.ones(1, 32, dtype=data.dtype), True

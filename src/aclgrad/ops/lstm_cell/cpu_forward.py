@@ -51,17 +51,28 @@ def _gates(pointer: Any, distance: int) -> Any:
 
 
 def forward(
-    thread: int, threads: int, table: Any, x: Any, h: Any, cx: Any, u: Any, v: Any, hy: Any, cy: Any, storage: Any
+    thread: int,
+    threads: int,
+    table: Any,
+    input_gates: Any,
+    hidden_gates: Any,
+    cx: Any,
+    input_bias: Any,
+    hidden_bias: Any,
+    hy: Any,
+    cy: Any,
+    storage: Any,
 ) -> None:
     """A thread's part of the whole.
 
-    `table`: lines, cells of a line, cells of a strip, distances between the gates of x, h, u, v and storage; then the
-    stride of every part of every operand along a line, and every one's from line to line.
+    `table`: lines, cells of a line, cells of a strip, distances between the gates of both inputs, both biases and
+    storage; then the stride of every part of every operand along a line, and every one's from line to line.
     """
     lines, cells, strip = table[0], table[1], table[2]
     i, f, g, o = _gates(storage, table[7])
     pointers = (
-        *_gates(x, table[3]), *_gates(h, table[4]), cx, *_gates(u, table[5]), *_gates(v, table[6]),
+        *_gates(input_gates, table[3]), *_gates(hidden_gates, table[4]), cx,
+        *_gates(input_bias, table[5]), *_gates(hidden_bias, table[6]),
         hy, cy, apart(i, 0), apart(f, 1), apart(g, 2), apart(o, 3),
     )  # fmt: skip
     along, down = table + HEAD, table + HEAD + len(pointers)

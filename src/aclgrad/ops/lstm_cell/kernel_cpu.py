@@ -18,9 +18,10 @@ from ...core.meta import Meta
 from ...core.spec import Call
 from ...cpu.compiler import Step, jit
 from ...cpu.lanes import apart, cast, contiguous
+from ...cpu.operands import Operands
 from ...cpu.strided import Loops, moved, stepped
 from ...cpu.tables import table
-from ...cpu.threads import TEAM, Kernel, barrier, share, team_size
+from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
 from .cpu_forward import forward
@@ -162,7 +163,7 @@ def _fold(thread: int, threads: int, table: Any, sums: Any, bias: Any) -> None:
 
 
 def _kernel(
-    thread: int, threads: int, team: Any, table: Any,
+    thread: int, threads: int, group: Any, table: Any,
     dh: Any, dc: Any, cx: Any, cy: Any, gates: Any, grad_gates: Any, dcx: Any, kept: Any, sums: Any, bias: Any,
 ) -> None:  # fmt: skip
     """A thread's part of the whole.
@@ -178,7 +179,7 @@ def _kernel(
     pointers = (dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx)
     _pieces(thread, threads, table, pointers, kept, sums)
     if bias is not None:
-        barrier(team)
+        barrier(group)
         _fold(thread, threads, table, sums, bias)
 
 
@@ -188,29 +189,35 @@ class LstmCell:
     workspace = 0
 
     def __init__(self, call: Call) -> None:
-        metas = [call[name] for name in call.spec.params]
+        names = tuple(call.spec.params)
         loops = Loops.over(call["cx"].shape, *operand_strides(call).values())
         missing = (0,) * (2 - len(loops.sizes))
         lines, cells = (*(1 for _ in missing), *loops.sizes)
         down, along = zip(*((*missing, *steps) for steps in loops.strides), strict=True)
         plain = all(step in (0, 1) for step in along)  # as for the gradient
         strip = SHORT_STRIP if loops.crossed else LONG_STRIP
-        parts = [GATES if name in GATED else 1 for name in call.spec.params]
+        parts = [GATES if name in GATED else 1 for name in names]
         of_parts = [step for steps in (along, down) for k, count in enumerate(parts) for step in [steps[k]] * count]
         head = (lines, cells, strip, *gate_distances(call))
         self._table = table([*head, *of_parts])
         self._table_address = self._table.data_ptr()
         self._count = loops.count
+        self._operands = Operands(call, forward, *names)
         pointers = [
-            None if meta is None else Step(meta.dtype, step if plain else None)
-            for meta, step in zip(metas, along, strict=True)
+            None if dtype is None else Step(dtype, step if plain else None)
+            for dtype, step in zip(self._operands.dtypes, along, strict=True)
         ]
         self._kernel = Kernel(forward, (torch.int64, *pointers))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        addresses = [tensor.data_ptr() for tensor in (*args, *outs) if tensor is not None]
-        self._kernel(team_size(self._count, GRAIN), self._table_address, *addresses)
+        threads = thread_count(self._count, GRAIN)
+        self._kernel(threads, self._table_address, *self._operands.addresses(args, outs))
+
+    def describe(self) -> str:
+        """In words."""
+        lines, cells, strip = self._table[:3].tolist()
+        return f"{lines:,} rows of {cells:,} cells in strips of {strip}, {threads_in_words(self._count, GRAIN)}"
 
 
 class LstmCellBackward:
@@ -221,11 +228,14 @@ class LstmCellBackward:
         rows, columns = cx.shape
         absent = Meta(cx.shape, (0, 0), cx.dtype, cx.device)
         dh, dc = (absent if call[name] is None else call[name] for name in ("grad_hy", "grad_c"))
-        metas = (dh, dc, cx, call["cy"], *[storage] * GATES, *[gates] * GATES, call["grad_cx"])
+        operands = {
+            "dh": dh, "dc": dc, "cx": cx, "cy": call["cy"], "gates": storage, "grad_gates": gates,
+            "dcx": call["grad_cx"],
+        }  # fmt: skip
+        metas = [meta for name, meta in operands.items() for _ in range(GATES if name.endswith("gates") else 1)]
         along, down = [meta.strides[1] for meta in metas], [meta.strides[0] for meta in metas]
         plain = all(step in (0, 1) for step in along)  # one odd operand slows the loop down; a mix is not worth code
-        steps = [step if plain else None for step in along]
-        arguments = [Step(cx.dtype, steps[k]) for k in (*range(5), 8, 12)]
+        arguments = [Step(cx.dtype, meta.strides[1] if plain else None) for meta in operands.values()]
 
         block = max(LEAST_ROWS, -(-rows // MOST_BLOCKS))
         blocks = -(-rows // block)
@@ -241,12 +251,12 @@ class LstmCellBackward:
         self._has_bias = bias is not None
         sums = blocks * -(-columns // strip) * GATES * pitch if self._has_bias else 0
         wide = torch.float64 if cx.dtype == torch.float64 else torch.float32
-        self._unrounded = cx.dtype == wide and steps[FIRST_GRADIENT] == 1
+        self._unrounded = cx.dtype == wide and plain and gates.strides[1] == 1
         self._kept_offset = sums * torch.float64.itemsize
         self.workspace = self._kept_offset + (0 if self._unrounded else sums * GROUP * wide.itemsize)
         kept = None if self._unrounded else wide
         gathering = (kept, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
-        self._kernel = Kernel(_kernel, (TEAM, torch.int64, *arguments, *gathering))
+        self._kernel = Kernel(_kernel, (THREAD_GROUP, torch.int64, *arguments, *gathering))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
@@ -258,13 +268,20 @@ class LstmCellBackward:
             self._zero_address if dc is None else dc.data_ptr(),
             cx.data_ptr(), cy.data_ptr(), storage.data_ptr(), grad_gates.data_ptr(), grad_cx.data_ptr(),
         )  # fmt: skip
-        threads = team_size(self._count, GRAIN)
+        threads = thread_count(self._count, GRAIN)
         if self._has_bias:
             scratch = 0 if workspace is None else workspace.data_ptr()
             kept = () if self._unrounded else (scratch + self._kept_offset,)
             self._kernel(threads, *operands, *kept, scratch, grad_bias.data_ptr())
         else:
             self._kernel(threads, *operands)
+
+    def describe(self) -> str:
+        """In words."""
+        rows, columns, block, strip = self._table[:4].tolist()
+        cut = f"blocks of {block} of {rows:,} rows × {min(strip, columns)} of {columns:,} columns"
+        sums = ", sums for the bias" if self._has_bias else ""
+        return f"{cut}{sums}, {threads_in_words(self._count, GRAIN)}"
 
 
 def lstm_cell(call: Call) -> Launch:

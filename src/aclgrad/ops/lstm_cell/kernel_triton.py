@@ -19,9 +19,9 @@ from ...core.backends import Launch
 from ...core.memory import Scratch
 from ...core.meta import Meta
 from ...core.spec import Call
-from ...gpu.addresses import placed
-from ...gpu.launch import Kernel, Number, jit, multiprocessors, overlaps
+from ...gpu.launch import jit, multiprocessors, overlaps
 from ...gpu.maths import tanh, undefined_if_infinite
+from ...gpu.operands import CallKernel, Operand
 from ...gpu.strided import INT32
 from .._shared.lstm_gates_triton import gate_gradients
 from .triton_forward import LstmCell
@@ -48,22 +48,22 @@ REGISTERS = 128  # of a thread: as many as that leaves, or the compiler would lo
 
 
 @jit
-def _load(pointer, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _load_rows(source_ptr, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
     """The elements of an operand at (first row, further rows, columns); a missing one is zero."""
     start, row, column = at
-    if pointer is None:
+    if source_ptr is None:
         values = tl.zeros_like(row + column).to(tl.float32)
     else:
-        source = pointer + start * strides[0] + (row * strides[0] + column * strides[1])
+        source = source_ptr + start * strides[0] + (row * strides[0] + column * strides[1])
         values = tl.load(source) if FULL else tl.load(source, _inside(at, bounds))
     return values
 
 
 @jit
-def _store(pointer, at, strides, bounds, values, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _store_rows(target_ptr, at, strides, bounds, values, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
     start, row, column = at
-    target = pointer + start * strides[0] + (row * strides[0] + column * strides[1])
-    values = values.to(pointer.dtype.element_ty)
+    target = target_ptr + start * strides[0] + (row * strides[0] + column * strides[1])
+    values = values.to(target_ptr.dtype.element_ty)
     if FULL:
         tl.store(target, values)
     else:
@@ -78,20 +78,20 @@ def _inside(at, bounds):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _load_all(sources, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
-    dh, dc, cx, cy, i, f, g, o = sources
+def _load_all(source_ptrs, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+    dh_ptr, dc_ptr, cx_ptr, cy_ptr, i_ptr, f_ptr, g_ptr, o_ptr = source_ptrs
     dh_strides, dc_strides, cx_strides, cy_strides, gates_strides = strides
     return (
-        _load(dh, at, dh_strides, bounds, FULL), _load(dc, at, dc_strides, bounds, FULL),
-        _load(cx, at, cx_strides, bounds, FULL), _load(cy, at, cy_strides, bounds, FULL),
-        _load(i, at, gates_strides, bounds, FULL), _load(f, at, gates_strides, bounds, FULL),
-        _load(g, at, gates_strides, bounds, FULL), _load(o, at, gates_strides, bounds, FULL),
+        _load_rows(dh_ptr, at, dh_strides, bounds, FULL), _load_rows(dc_ptr, at, dc_strides, bounds, FULL),
+        _load_rows(cx_ptr, at, cx_strides, bounds, FULL), _load_rows(cy_ptr, at, cy_strides, bounds, FULL),
+        _load_rows(i_ptr, at, gates_strides, bounds, FULL), _load_rows(f_ptr, at, gates_strides, bounds, FULL),
+        _load_rows(g_ptr, at, gates_strides, bounds, FULL), _load_rows(o_ptr, at, gates_strides, bounds, FULL),
     )  # fmt: skip
 
 
 @jit
-def _cell(  # type: ignore[no-untyped-def]
-    dh, dc, cx, cy, storage, gates, dcx, sums,
+def cell_gradient(  # type: ignore[no-untyped-def]
+    dh_ptr, dc_ptr, cx_ptr, cy_ptr, storage_ptr, gates_ptr, dcx_ptr, sums_ptr,
     rows, columns, dh_strides, dc_strides, cx_strides, cy_strides, storage_strides, gates_strides, dcx_strides,
     sums_strides,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FULL: tl.constexpr, LONG: tl.constexpr, OVERLAP: tl.constexpr,
@@ -110,28 +110,31 @@ def _cell(  # type: ignore[no-untyped-def]
         column, row, start = column.to(tl.int64), row.to(tl.int64), start.to(tl.int64)
     bounds = (rows, columns)
     next_gate, next_grad = columns * storage_strides[1], columns * gates_strides[1]
-    sources = (dh, dc, cx, cy, storage, storage + next_gate, storage + 2 * next_gate, storage + 3 * next_gate)
+    i_ptr, f_ptr, g_ptr, o_ptr = (
+        storage_ptr, storage_ptr + next_gate, storage_ptr + 2 * next_gate, storage_ptr + 3 * next_gate,
+    )  # fmt: skip
+    source_ptrs = (dh_ptr, dc_ptr, cx_ptr, cy_ptr, i_ptr, f_ptr, g_ptr, o_ptr)
     strides = (dh_strides, dc_strides, cx_strides, cy_strides, storage_strides)
     sum_i = tl.zeros([ROWS, COLUMNS], tl.float32)
     sum_f = tl.zeros([ROWS, COLUMNS], tl.float32)
     sum_g = tl.zeros([ROWS, COLUMNS], tl.float32)
     sum_o = tl.zeros([ROWS, COLUMNS], tl.float32)
-    here = _load_all(sources, (start, row, column), strides, bounds, FULL)
+    here = _load_all(source_ptrs, (start, row, column), strides, bounds, FULL)
     while start < rows:
         ahead = tl.minimum(start + turn, rows - 1) if FULL else start + turn
-        there = _load_all(sources, (ahead, row, column), strides, bounds, FULL)
+        there = _load_all(source_ptrs, (ahead, row, column), strides, bounds, FULL)
         grad_h, grad_c, before, after, i, f, g, o = here
         di, df, dg, do, dc_prev = gate_gradients(
             grad_h.to(tl.float32), grad_c.to(tl.float32), i.to(tl.float32), f.to(tl.float32), g.to(tl.float32),
             o.to(tl.float32), tanh(undefined_if_infinite(after.to(tl.float32))), before.to(tl.float32),
         )  # fmt: skip
         at = (start, row, column)
-        _store(gates, at, gates_strides, bounds, di, FULL)
-        _store(gates + next_grad, at, gates_strides, bounds, df, FULL)
-        _store(gates + 2 * next_grad, at, gates_strides, bounds, dg, FULL)
-        _store(gates + 3 * next_grad, at, gates_strides, bounds, do, FULL)
-        _store(dcx, at, dcx_strides, bounds, dc_prev, FULL)
-        if sums is not None:
+        _store_rows(gates_ptr, at, gates_strides, bounds, di, FULL)
+        _store_rows(gates_ptr + next_grad, at, gates_strides, bounds, df, FULL)
+        _store_rows(gates_ptr + 2 * next_grad, at, gates_strides, bounds, dg, FULL)
+        _store_rows(gates_ptr + 3 * next_grad, at, gates_strides, bounds, do, FULL)
+        _store_rows(dcx_ptr, at, dcx_strides, bounds, dc_prev, FULL)
+        if sums_ptr is not None:
             sum_i += di if FULL else tl.where(_inside(at, bounds), di, 0.0)
             sum_f += df if FULL else tl.where(_inside(at, bounds), df, 0.0)
             sum_g += dg if FULL else tl.where(_inside(at, bounds), dg, 0.0)
@@ -139,18 +142,18 @@ def _cell(  # type: ignore[no-untyped-def]
         start, here = start + turn, there
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
-    if sums is not None:
-        target = sums + block * sums_strides[0] + strip * sums_strides[1]
+    if sums_ptr is not None:
+        target = sums_ptr + block * sums_strides[0] + strip * sums_strides[1]
         step, exists = columns * sums_strides[1], strip < columns
-        tl.store(target, tl.sum(sum_i, 0).to(sums.dtype.element_ty), exists)
-        tl.store(target + step, tl.sum(sum_f, 0).to(sums.dtype.element_ty), exists)
-        tl.store(target + 2 * step, tl.sum(sum_g, 0).to(sums.dtype.element_ty), exists)
-        tl.store(target + 3 * step, tl.sum(sum_o, 0).to(sums.dtype.element_ty), exists)
+        tl.store(target, tl.sum(sum_i, 0).to(sums_ptr.dtype.element_ty), exists)
+        tl.store(target + step, tl.sum(sum_f, 0).to(sums_ptr.dtype.element_ty), exists)
+        tl.store(target + 2 * step, tl.sum(sum_g, 0).to(sums_ptr.dtype.element_ty), exists)
+        tl.store(target + 3 * step, tl.sum(sum_o, 0).to(sums_ptr.dtype.element_ty), exists)
 
 
 @jit
-def _fold(  # type: ignore[no-untyped-def]
-    sums, bias, blocks, width, stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OVERLAP: tl.constexpr
+def fold_bias(  # type: ignore[no-untyped-def]
+    sums_ptr, bias_ptr, blocks, width, bias_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OVERLAP: tl.constexpr
 ):
     """The bias gradient: the sums of the blocks, added up."""
     if OVERLAP:
@@ -161,9 +164,9 @@ def _fold(  # type: ignore[no-untyped-def]
     start = 0
     while start < blocks:
         inside = (start + row < blocks) & (column < width)[None, :]
-        total += tl.load(sums + (start + row) * width + column[None, :], inside, 0.0)
+        total += tl.load(sums_ptr + (start + row) * width + column[None, :], inside, 0.0)
         start += ROWS
-    tl.store(bias + column * stride, tl.sum(total, 0).to(bias.dtype.element_ty), column < width)
+    tl.store(bias_ptr + column * bias_stride, tl.sum(total, 0).to(bias_ptr.dtype.element_ty), column < width)
 
 
 class LstmCellBackward:
@@ -171,32 +174,41 @@ class LstmCellBackward:
 
     def __init__(self, call: Call) -> None:
         rows, columns = call["cx"].shape
-        metas = [call[name] for name in ("grad_hy", "grad_c", "cx", "cy", "storage", "grad_gates", "grad_cx")]
-        strides = [(0, 0) if meta is None else meta.strides for meta in metas]
-        cut, blocks = _blocks(rows, columns, strides, call.device)
+        names = {
+            "dh": "grad_hy", "dc": "grad_c", "cx": "cx", "cy": "cy", "storage": "storage", "gates": "grad_gates",
+            "dcx": "grad_cx",
+        }  # fmt: skip
+        metas = {name: call[argument] for name, argument in names.items()}
+        strides = {f"{name}_strides": (0, 0) if meta is None else meta.strides for name, meta in metas.items()}
+        cut, blocks = _blocks(rows, columns, list(strides.values()), call.device)
         bias: Meta | None = call["grad_bias"]
         folding = bias is not None and blocks > 1
         overlap = folding and overlaps(call.device)
 
         scratch = Scratch()
-        self._sums = scratch.tensor((blocks if folding else 0, GATES * columns), torch.float32)
+        self._fold: CallKernel | None = None
+        sums, sums_strides = Operand.of(call, "sums", "grad_bias"), (0, 0 if bias is None else bias.strides[0])
+        if bias is not None and folding:
+            sums = Operand.at("sums", scratch.tensor((blocks, GATES * columns), torch.float32))
+            sums_strides = (GATES * columns, 1)
+            self._fold = CallKernel(
+                call, fold_bias, (triton.cdiv(GATES * columns, FOLD_COLUMNS),),
+                [sums, Operand.of(call, "bias", "grad_bias")],
+                {"blocks": blocks, "width": GATES * columns, "bias_stride": bias.strides[0]},
+                {"ROWS": FOLD_ROWS, "COLUMNS": FOLD_COLUMNS, "OVERLAP": overlap}, launch_pdl=overlap,
+            )  # fmt: skip
         self.workspace = scratch.size
-        self._fold = _folding(bias, blocks, overlap) if bias is not None and folding else None
-        if bias is None:
-            sums: tuple[torch.dtype | None, Number] = (None, (0, 0))
-        else:
-            sums = (torch.float32, (GATES * columns, 1)) if folding else (bias.dtype, (0, bias.strides[0]))
-        self._cell = Kernel(
-            _cell,
+        self._cell = CallKernel(
+            call,
+            cell_gradient,
             (blocks * triton.cdiv(columns, cut.columns),),
-            call.device,
-            [*(None if meta is None else meta.dtype for meta in metas), sums[0]],
-            (rows, columns, *strides, sums[1]),
+            [*(Operand.of(call, name, argument) for name, argument in names.items()), sums],
+            {"rows": rows, "columns": columns, **strides, "sums_strides": sums_strides},
             {
                 "ROWS": cut.rows,
                 "COLUMNS": cut.columns,
                 "FULL": cut.rows == 1 and columns % cut.columns == 0,
-                "LONG": any(meta is not None and meta.span // meta.itemsize >= INT32 for meta in metas),
+                "LONG": any(meta is not None and meta.span // meta.itemsize >= INT32 for meta in metas.values()),
                 "OVERLAP": overlap,
             },
             num_warps=cut.warps,
@@ -205,21 +217,13 @@ class LstmCellBackward:
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        if self._fold is None or workspace is None:
-            self._cell(*args[:5], *outs)
-        else:
-            sums = placed(self._sums, workspace)
-            self._cell(*args[:5], *outs[:2], sums)
-            self._fold(sums, outs[2])
+        self._cell(args, outs, workspace)
+        if self._fold is not None:
+            self._fold(args, outs, workspace)
 
-
-def _folding(bias: Meta, blocks: int, overlap: bool) -> Kernel:
-    (width,) = bias.shape
-    return Kernel(
-        _fold, (triton.cdiv(width, FOLD_COLUMNS),), bias.device, (torch.float32, bias.dtype),
-        (blocks, width, bias.strides[0]), {"ROWS": FOLD_ROWS, "COLUMNS": FOLD_COLUMNS, "OVERLAP": overlap},
-        launch_pdl=overlap,
-    )  # fmt: skip
+    def describe(self) -> str:
+        """In words."""
+        return "; ".join(kernel.describe() for kernel in (self._cell, self._fold) if kernel is not None)
 
 
 def _blocks(rows: int, columns: int, strides: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Blocks, int]:

@@ -11,8 +11,9 @@ import triton.language as tl
 
 from ...core.loops import Loops
 from ...core.spec import Call
-from ...gpu.launch import Kernel, Number, jit
+from ...gpu.launch import Number, jit
 from ...gpu.maths import tanh
+from ...gpu.operands import CallKernel, Operand
 from ...gpu.strided import INT32, Tiles, offsets, place
 from .._shared.lstm_gates_triton import next_state
 from .layout import gate_distances, operand_strides
@@ -22,43 +23,48 @@ BYTES = 8  # of an operand that a thread takes: the fastest of 4, 8 and 16, see 
 LANES = 32  # threads of a program, one warp; where layouts cross it takes a larger tile with more
 CROSSED_WARPS = 8
 MOST = 16  # elements of a grain; no access is wider
+NAMES = {
+    "input_gates": "x", "hidden_gates": "h", "cx": "cx", "input_bias": "u", "hidden_bias": "v", "hy": "hy", "cy": "cy",
+    "storage": "storage",
+}  # fmt: skip
+"""What the kernel calls the operands of the contract, in its order."""
 
 
 @jit
-def _load(pointer, at, inside):  # type: ignore[no-untyped-def]
-    return tl.load(pointer + at, inside).to(tl.float32)
+def _load(source_ptr, at, inside):  # type: ignore[no-untyped-def]
+    return tl.load(source_ptr + at, inside).to(tl.float32)
 
 
 @jit
-def _store(pointer, at, values, inside):  # type: ignore[no-untyped-def]
-    tl.store(pointer + at, values.to(pointer.dtype.element_ty), inside)
+def _store(target_ptr, at, values, inside):  # type: ignore[no-untyped-def]
+    tl.store(target_ptr + at, values.to(target_ptr.dtype.element_ty), inside)
 
 
 @jit
-def _gate(pointer, distance, GATE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _gate(gates_ptr, distance, GATE: tl.constexpr):  # type: ignore[no-untyped-def]
     """The pointer to a gate. Added up step by step: a multiple of the distance may exceed the distance's type."""
     for _ in tl.static_range(GATE):
-        pointer += distance
-    return pointer
+        gates_ptr += distance
+    return gates_ptr
 
 
 @jit
 def _sum(  # type: ignore[no-untyped-def]
-    sources, distances, at, bias_at, inside, bias_inside, GRAIN: tl.constexpr, GATE: tl.constexpr
+    source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN: tl.constexpr, GATE: tl.constexpr
 ):
     """A gate before its activation; the biases may be None."""
-    x, h, u, v = sources
-    total = _load(_gate(x, distances[0] * GRAIN, GATE), at[0], inside)
-    total += _load(_gate(h, distances[1] * GRAIN, GATE), at[1], inside)
-    if u is not None:
-        total += _load(_gate(u, distances[2] * GRAIN, GATE), bias_at[0], bias_inside)
-        total += _load(_gate(v, distances[3] * GRAIN, GATE), bias_at[1], bias_inside)
+    x_ptr, h_ptr, u_ptr, v_ptr = source_ptrs
+    total = _load(_gate(x_ptr, distances[0] * GRAIN, GATE), at[0], inside)
+    total += _load(_gate(h_ptr, distances[1] * GRAIN, GATE), at[1], inside)
+    if u_ptr is not None:
+        total += _load(_gate(u_ptr, distances[2] * GRAIN, GATE), bias_at[0], bias_inside)
+        total += _load(_gate(v_ptr, distances[3] * GRAIN, GATE), bias_at[1], bias_inside)
     return total
 
 
 @jit
-def _forward(  # type: ignore[no-untyped-def]
-    x, h, cx, u, v, hy, cy, storage,
+def cell_forward(  # type: ignore[no-untyped-def]
+    x_ptr, h_ptr, cx_ptr, u_ptr, v_ptr, hy_ptr, cy_ptr, storage_ptr,
     sizes, x_strides, h_strides, cx_strides, u_strides, v_strides, hy_strides, cy_strides, storage_strides,
     distances, down,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr, ALONG: tl.constexpr, GRAIN: tl.constexpr,
@@ -75,21 +81,21 @@ def _forward(  # type: ignore[no-untyped-def]
         bias_at, bias_inside = (rows * u_strides[1], rows * v_strides[1]), rows < down
     rows *= GRAIN
     at = (offsets(rows, columns, sizes, x_strides), offsets(rows, columns, sizes, h_strides))
-    sources = (x, h, u, v)
+    source_ptrs = (x_ptr, h_ptr, u_ptr, v_ptr)
     i, f, g, o, c = next_state(
-        _sum(sources, distances, at, bias_at, inside, bias_inside, GRAIN, 0),
-        _sum(sources, distances, at, bias_at, inside, bias_inside, GRAIN, 1),
-        _sum(sources, distances, at, bias_at, inside, bias_inside, GRAIN, 2),
-        _sum(sources, distances, at, bias_at, inside, bias_inside, GRAIN, 3),
-        _load(cx, offsets(rows, columns, sizes, cx_strides), inside),
+        _sum(source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN, 0),
+        _sum(source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN, 1),
+        _sum(source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN, 2),
+        _sum(source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN, 3),
+        _load(cx_ptr, offsets(rows, columns, sizes, cx_strides), inside),
     )
     storage_at = offsets(rows, columns, sizes, storage_strides)
-    _store(_gate(storage, distances[4] * GRAIN, 0), storage_at, i, inside)
-    _store(_gate(storage, distances[4] * GRAIN, 1), storage_at, f, inside)
-    _store(_gate(storage, distances[4] * GRAIN, 2), storage_at, g, inside)
-    _store(_gate(storage, distances[4] * GRAIN, 3), storage_at, o, inside)
-    _store(cy, offsets(rows, columns, sizes, cy_strides), c, inside)
-    _store(hy, offsets(rows, columns, sizes, hy_strides), o * tanh(c), inside)
+    _store(_gate(storage_ptr, distances[4] * GRAIN, 0), storage_at, i, inside)
+    _store(_gate(storage_ptr, distances[4] * GRAIN, 1), storage_at, f, inside)
+    _store(_gate(storage_ptr, distances[4] * GRAIN, 2), storage_at, g, inside)
+    _store(_gate(storage_ptr, distances[4] * GRAIN, 3), storage_at, o, inside)
+    _store(cy_ptr, offsets(rows, columns, sizes, cy_strides), c, inside)
+    _store(hy_ptr, offsets(rows, columns, sizes, hy_strides), o * tanh(c), inside)
 
 
 class LstmCell:
@@ -107,27 +113,29 @@ class LstmCell:
         distances = gate_distances(call)
         between_rows = [down for name, (_, down) in steps.items() if name not in BIASES]
         grain = 1 if far else math.gcd(MOST, tiles.sizes[0], *distances, *between_rows)
-        numbers: tuple[Number, ...] = (
-            (tiles.sizes[0] // grain, tiles.sizes[1]),
-            *(step if name in BIASES else (step[0], step[1] // grain) for name, step in steps.items()),
-            tuple(distance // grain for distance in distances),
-            tiles.down,
-        )
-        self._kernel = Kernel(
-            _forward,
+        numbers: dict[str, Number] = {
+            "sizes": (tiles.sizes[0] // grain, tiles.sizes[1]),
+            **{
+                f"{NAMES[name]}_strides": step if name in BIASES else (step[0], step[1] // grain)
+                for name, step in steps.items()
+            },
+            "distances": tuple(distance // grain for distance in distances),
+            "down": tiles.down,
+        }
+        self._kernel = CallKernel(
+            call,
+            cell_forward,
             (tiles.count,),
-            call.device,
-            [None if meta is None else meta.dtype for meta in metas],
+            [Operand.of(call, name, argument) for argument, name in NAMES.items()],
             numbers,
             {**tiles.constants, "WIDE": far, "ALONG": steps["input_bias"][0] != 0, "GRAIN": grain},
             num_warps=CROSSED_WARPS if loops.crossed else 1,
         )
 
-    def __call__(
-        self,
-        args: Sequence[Any],
-        outs: Sequence[Any],
-        workspace: torch.Tensor | None,  # noqa: ARG002  a launch takes what every launch takes
-    ) -> None:
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        self._kernel(*args, *outs)
+        self._kernel(args, outs, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        return self._kernel.describe()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,6 +50,15 @@ class Batch:
     def grad(self, data: Data) -> Tensor:
         """A gradient of the batch's shape."""
         return self.laid_out(data.normal(*self.shape))
+
+
+def of_shape(make: Callable[[Batch, Data], Sequence[Any]]) -> Callable[..., Callable[[Data], Sequence[Any]]]:
+    """What makes the arguments for a batch of any shape."""
+
+    def sized(*shape: int, channels_last: bool = False) -> Callable[[Data], Sequence[Any]]:
+        return partial(make, Batch("sized", shape, last=channels_last))
+
+    return sized
 
 
 BATCHES = (

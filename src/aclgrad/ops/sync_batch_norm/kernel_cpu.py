@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...core.backends import Launch
 from ...core.spec import Call
-from .cpu_elemt import BatchNormElemt, BatchNormElemtBackward
-from .cpu_reduce import BatchNormReduceBackward
-from .cpu_stats import BatchNormGatherStatsWithCounts, BatchNormStats
+from .cpu.elementwise import BatchNormElemt, BatchNormElemtBackward
+from .cpu.reduce_backward import BatchNormReduceBackward
+from .cpu.stats import BatchNormGatherStatsWithCounts, BatchNormStats
 
 
 def batch_norm_stats(call: Call) -> Launch:

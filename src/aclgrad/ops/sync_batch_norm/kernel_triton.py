@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...core.backends import Launch
 from ...core.spec import Call
-from .triton_elemt import BatchNormElemt, BatchNormElemtBackward
-from .triton_gather import BatchNormGatherStatsWithCounts
-from .triton_reduce import BatchNormReduceBackward
-from .triton_stats import BatchNormStats
+from .triton.elementwise import BatchNormElemt, BatchNormElemtBackward
+from .triton.gather_stats import BatchNormGatherStatsWithCounts
+from .triton.reduce_backward import BatchNormReduceBackward
+from .triton.stats import BatchNormStats
 
 
 def batch_norm_stats(call: Call) -> Launch:

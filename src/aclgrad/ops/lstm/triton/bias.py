@@ -12,9 +12,9 @@ import triton.language as tl
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.meta import Meta
 from aclgrad.gpu.launch import jit
+from aclgrad.gpu.operands import NamedKernel, Operand
 
 from ..dims import LstmDims
-from .operands import NamedKernel, Operand
 
 SUM_COLUMNS, SUM_ROWS, ROWS_PER_GROUP = 128, 16, 512
 """What a program of `sum_rows` sums: so many columns, rows at a time, and rows in all."""

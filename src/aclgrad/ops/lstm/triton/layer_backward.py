@@ -10,6 +10,7 @@ import torch
 from aclgrad.core.memory import Piece
 from aclgrad.core.spec import Call
 from aclgrad.gpu.addresses import advanced, placed
+from aclgrad.gpu.operands import Given
 
 from ..dims import LstmDims
 from .bias import BiasGradients
@@ -17,7 +18,6 @@ from .choose import choose
 from .fp16_split.products import Factor, multiply_split
 from .fp16_split.split import SplitMatrix, as_factor
 from .moves import Move, PlannedMove, Rows, Scales, Strides
-from .operands import Given
 from .problem import BACKWARD_SAVED, Problem, Recurrence
 from .recurrence import build
 from .workspace import BackwardWorkspace

@@ -10,12 +10,12 @@ import torch
 from aclgrad.core.memory import Piece
 from aclgrad.core.spec import Call
 from aclgrad.gpu.addresses import advanced, placed
+from aclgrad.gpu.operands import Given
 from aclgrad.gpu.products import multiply
 
 from ..dims import SAVED, LstmDims
 from .bias import BiasSum
 from .moves import Move, PlannedMove, Strides
-from .operands import Given
 from .problem import FORWARD_SAVED, Problem
 from .recurrence.build import ForwardRecurrence
 from .workspace import ForwardWorkspace

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 
-from aclgrad.gpu.launch import is_hopper, multiprocessors, runs_gluon
+from aclgrad.gpu.launch import is_hopper, multiprocessors, runs_gluon, shared_memory
 
 RESERVED = 7 * 1024
 """Bytes of shared memory that cuts leave to the compiler, unless they know all that is in it."""
@@ -31,5 +30,4 @@ class Limits:
         """Of a device; None if it has no resident kernels, which are written in Gluon."""
         if not runs_gluon(device):
             return None
-        shared = triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
-        return Limits(multiprocessors(device), shared, is_hopper(device))
+        return Limits(multiprocessors(device), shared_memory(device), is_hopper(device))

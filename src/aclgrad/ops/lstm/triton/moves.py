@@ -19,10 +19,10 @@ import triton.language as tl
 from aclgrad.core.meta import Meta
 from aclgrad.gpu.launch import jit
 from aclgrad.gpu.maths import undefined_if_infinite
+from aclgrad.gpu.operands import NamedKernel, Operand
 
 from ..dims import LstmDims
 from .fp16_split.scale import LEAST_AMAX, unscaled
-from .operands import NamedKernel, Operand
 
 TILE = 2048
 """Elements a program copies."""

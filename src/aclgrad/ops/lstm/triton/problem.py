@@ -9,11 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from aclgrad.core.memory import Piece
+from aclgrad.gpu.operands import Given, Operand
 
 from ..dims import LstmDims
 from .fp16_split.split import aligned
 from .moves import Strides
-from .operands import Given, Operand
 
 BACKWARD_SAVED = ("i", "f", "g", "o", "tanhc", "c")
 FORWARD_SAVED = ("i", "g", "f", "o", "h", "c", "tanhc")

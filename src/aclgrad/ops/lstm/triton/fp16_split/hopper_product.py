@@ -10,42 +10,40 @@ the device has work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
 
 from aclgrad.gpu import hopper
 from aclgrad.gpu.dialect import bulk_load
-from aclgrad.gpu.launch import compiled, multiprocessors
+from aclgrad.gpu.hopper_product import (
+    CONSUMER_ROWS,
+    PRODUCER_REGISTERS,
+    ROWS,
+    START_REGISTERS,
+    ring_barriers,
+    tile_at,
+    tile_grid,
+)
+from aclgrad.gpu.operands import NamedBulkKernel, Operand
 
-CONSUMER_ROWS = gl.constexpr(64)  # of a tile, for each warp group
-ROWS = gl.constexpr(128)
-COLUMNS = gl.constexpr(128)
+SPLIT_COLUMNS = gl.constexpr(128)  # of a tile, half of what a product of operands that are not split has
 TILE_K, FINE_TILE_K = 64, 32  # terms of the depth in a tile of a ring
 RING_K = gl.constexpr(192)  # terms in all stages together
-BAND = gl.constexpr(16)  # tiles of a column that are taken together, for the cache's sake
-ACCUMULATOR = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 128, 16]))
-CONSUMER_REGISTERS, PRODUCER_REGISTERS = gl.constexpr(200), gl.constexpr(24)
-START_REGISTERS = 168  # of a thread at the start, when 12 warps share 64 K
+SPLIT_ACCUMULATOR = gl.constexpr(
+    gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 128, 16])
+)
+SPLIT_CONSUMER_REGISTERS = gl.constexpr(200)
 
 
 @hopper.jit()
-def _tile_at(tile, M, N):  # type: ignore[no-untyped-def]
+def _part_at(tile, M, N):  # type: ignore[no-untyped-def]
     """(part of the depth, row, column) of a tile, the latter two counted in tiles."""
-    down, across = gl.cdiv(M, ROWS), gl.cdiv(N, COLUMNS)
-    place = tile % (down * across)
-    first = place // (BAND * across) * BAND
-    height = min(down - first, BAND)
-    inside = place % (BAND * across)
-    return tile // (down * across), first + inside % height, inside // height
+    down, across = gl.cdiv(M, ROWS), gl.cdiv(N, SPLIT_COLUMNS)
+    row, column = tile_at(tile % (down * across), down, across)
+    return tile // (down * across), row, column
 
 
 @hopper.jit()
@@ -57,12 +55,12 @@ def _produce(  # type: ignore[no-untyped-def]
     STAGES: gl.constexpr = RING_K // BLOCK_K
     slot = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        k_part, row, column = _tile_at(tile, M, N)
+        k_part, row, column = _part_at(tile, M, N)
         for k in range(k_part * length_k, min(k_part * length_k + length_k, K), BLOCK_K):
             stage = slot % STAGES
             full = ready.index(stage)
             mbarrier.wait(free.index(stage), ((slot // STAGES) & 1) ^ 1)
-            mbarrier.expect(full, 2 * (ROWS + COLUMNS) * BLOCK_K * 2)
+            mbarrier.expect(full, 2 * (ROWS + SPLIT_COLUMNS) * BLOCK_K * 2)
             for consumer in gl.static_range(2):
                 row0 = row * ROWS + consumer * CONSUMER_ROWS
                 if TRANSPOSED:
@@ -71,8 +69,8 @@ def _produce(  # type: ignore[no-untyped-def]
                 else:
                     bulk_load(a_high_desc, [row0, k], full, a_ring.index(stage * 4 + consumer))
                     bulk_load(a_low_desc, [row0, k], full, a_ring.index(stage * 4 + 2 + consumer))
-            bulk_load(b_high_desc, [k, column * COLUMNS], full, b_ring.index(stage * 2))
-            bulk_load(b_low_desc, [k, column * COLUMNS], full, b_ring.index(stage * 2 + 1))
+            bulk_load(b_high_desc, [k, column * SPLIT_COLUMNS], full, b_ring.index(stage * 2))
+            bulk_load(b_low_desc, [k, column * SPLIT_COLUMNS], full, b_ring.index(stage * 2 + 1))
             slot += 1
 
 
@@ -85,8 +83,8 @@ def _consume(  # type: ignore[no-untyped-def]
     STAGES: gl.constexpr = RING_K // BLOCK_K
     slot = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        k_part, row, column = _tile_at(tile, M, N)
-        total = gl.zeros([CONSUMER_ROWS, COLUMNS], gl.float32, ACCUMULATOR)
+        k_part, row, column = _part_at(tile, M, N)
+        total = gl.zeros([CONSUMER_ROWS, SPLIT_COLUMNS], gl.float32, SPLIT_ACCUMULATOR)
         for _ in range(k_part * length_k, min(k_part * length_k + length_k, K), BLOCK_K):
             stage = slot % STAGES
             mbarrier.wait(ready.index(stage), (slot // STAGES) & 1)
@@ -95,7 +93,7 @@ def _consume(  # type: ignore[no-untyped-def]
             if TRANSPOSED:
                 high = high.permute((1, 0))
                 low = low.permute((1, 0))
-            fresh = gl.zeros([CONSUMER_ROWS, COLUMNS], gl.float32, ACCUMULATOR)
+            fresh = gl.zeros([CONSUMER_ROWS, SPLIT_COLUMNS], gl.float32, SPLIT_ACCUMULATOR)
             fresh = warpgroup_mma(high, b_ring.index(stage * 2 + 1), fresh, use_acc=False, is_async=True)
             fresh = warpgroup_mma(low, b_ring.index(stage * 2), fresh, is_async=True)
             fresh = warpgroup_mma(high, b_ring.index(stage * 2), fresh, is_async=True)
@@ -103,8 +101,12 @@ def _consume(  # type: ignore[no-untyped-def]
             mbarrier.arrive(free.index(stage))
             total += fresh
             slot += 1
-        m = row * ROWS + CONSUMER * CONSUMER_ROWS + gl.arange(0, CONSUMER_ROWS, gl.SliceLayout(1, ACCUMULATOR))[:, None]
-        n = column * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, ACCUMULATOR))[None, :]
+        m = (
+            row * ROWS
+            + CONSUMER * CONSUMER_ROWS
+            + gl.arange(0, CONSUMER_ROWS, gl.SliceLayout(1, SPLIT_ACCUMULATOR))[:, None]
+        )
+        n = column * SPLIT_COLUMNS + gl.arange(0, SPLIT_COLUMNS, gl.SliceLayout(0, SPLIT_ACCUMULATOR))[None, :]
         at_out = out_ptr + k_part.to(gl.int64) * M * N + m.to(gl.int64) * N + n
         gl.store(at_out, total, mask=(m < M) & (n < N))
 
@@ -119,13 +121,8 @@ def split_product(  # type: ignore[no-untyped-def]
     down: gl.constexpr = BLOCK_K if TRANSPOSED else CONSUMER_ROWS
     across: gl.constexpr = CONSUMER_ROWS if TRANSPOSED else BLOCK_K
     a_ring = gl.allocate_shared_memory(a_high_desc.dtype, [STAGES * 4, down, across], a_high_desc.layout)
-    b_ring = gl.allocate_shared_memory(b_high_desc.dtype, [STAGES * 2, BLOCK_K, COLUMNS], b_high_desc.layout)
-    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(ready.index(stage), count=1)
-        mbarrier.init(free.index(stage), count=2)
-    fence_async_shared()
+    b_ring = gl.allocate_shared_memory(b_high_desc.dtype, [STAGES * 2, BLOCK_K, SPLIT_COLUMNS], b_high_desc.layout)
+    ready, free = ring_barriers(STAGES)
     gl.warp_specialize(
         [
             (_consume, (0, out_ptr, a_ring, b_ring, ready, free, M, N, K, length_k, tiles, BLOCK_K, TRANSPOSED)),
@@ -134,7 +131,7 @@ def split_product(  # type: ignore[no-untyped-def]
                         length_k, tiles, BLOCK_K, TRANSPOSED)),
         ],
         [4, 1],
-        [CONSUMER_REGISTERS, PRODUCER_REGISTERS],
+        [SPLIT_CONSUMER_REGISTERS, PRODUCER_REGISTERS],
     )  # fmt: skip
 
 
@@ -157,17 +154,20 @@ class HopperProduct:
         m, n, k = shape
         half, consumer, depth = torch.float16, CONSUMER_ROWS.value, FINE_TILE_K if fine else TILE_K
         whole, block = ((k, m), (depth, consumer)) if transposed else ((m, k), (consumer, depth))
-        self._a = hopper.Block(whole, strides[0], block, half)
-        self._b = hopper.Block((k, n), strides[1], (depth, COLUMNS.value), half)
-        tiles = triton.cdiv(m, ROWS.value) * triton.cdiv(n, COLUMNS.value)
-        length_k = triton.cdiv(triton.cdiv(k, split_k), depth) * depth
-        self._numbers = (m, n, k, length_k, tiles * split_k, depth, transposed)
-        grid = (min(multiprocessors(device), tiles * split_k), 1, 1)
-        stand_ins = [block.stand_in for block in (self._a, self._a, self._b, self._b)]
-        arguments = (*stand_ins, torch.float32, *self._numbers)
-        kernel = compiled(split_product, arguments, grid, device, num_warps=4, maxnreg=START_REGISTERS)
-        self._run: Any = kernel[grid]
+        a = hopper.Block(whole, strides[0], block, half)
+        b = hopper.Block((k, n), strides[1], (depth, SPLIT_COLUMNS.value), half)
+        tile = (ROWS.value, SPLIT_COLUMNS.value)
+        numbers = {
+            "M": m, "N": n, "K": k, "length_k": triton.cdiv(triton.cdiv(k, split_k), depth) * depth,
+            "tiles": triton.cdiv(m, tile[0]) * triton.cdiv(n, tile[1]) * split_k,
+        }  # fmt: skip
+        self._kernel = NamedBulkKernel(
+            split_product, tile_grid(m, n, device, tile, split_k), device,
+            {"a_high": a, "a_low": a, "b_high": b, "b_low": b}, [Operand("out", torch.float32)], numbers,
+            {"BLOCK_K": depth, "TRANSPOSED": transposed}, any_alignment=True, num_warps=4, maxnreg=START_REGISTERS,
+        )  # fmt: skip
 
     def __call__(self, out: torch.Tensor, a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> None:
         """Write a · b, or parts that add up to it, from the high and low part of either, as they lie in memory."""
-        self._run(*map(self._a, a), *map(self._b, b), out, *self._numbers)
+        (a_high, a_low), (b_high, b_low) = a, b
+        self._kernel({"out": out, "a_high": a_high, "a_low": a_low, "b_high": b_high, "b_low": b_low})

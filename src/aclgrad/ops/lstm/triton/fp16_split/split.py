@@ -10,8 +10,8 @@ import triton
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.addresses import placed
+from aclgrad.gpu.operands import NamedKernel, Operand
 
-from ..operands import NamedKernel, Operand
 from .products import Factor
 from .scale import BLOCK_COLUMNS, BLOCK_ROWS, find_amax, split
 

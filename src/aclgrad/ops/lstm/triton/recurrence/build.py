@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from aclgrad.core.memory import Piece, Scratch
+from aclgrad.gpu.operands import Given
 
 from ..choose import Choice, choose
 from ..fp16_split.split import SplitMatrix
-from ..operands import Given
 from ..problem import Problem, Recurrence, precise_now
 from .per_step.backward import PerStepBackwardRecurrence
 from .per_step.cut import PerStep

@@ -8,11 +8,11 @@ import triton
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.addresses import placed
 from aclgrad.gpu.launch import INTERPRETING
+from aclgrad.gpu.operands import Given, Operand, StepKernel
 from aclgrad.gpu.products import multiply
 
 from ....dims import LstmDims
 from ...choose import Choice
-from ...operands import Given, Operand, StepKernel
 from ...problem import ByPrecision, Problem
 from .backward_kernel import step_backward
 from .cut import PerStep, Product

@@ -10,11 +10,11 @@ import triton
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.launch import INTERPRETING, multiprocessors
+from aclgrad.gpu.operands import Given, Operand, StepKernel
 
 from ...choose import Choice
 from ...fp16_split.input_product import multiply_finely
 from ...fp16_split.products import Factor
-from ...operands import Given, Operand, StepKernel
 from ...problem import Problem
 from .cut import PerStep, Product
 from .forward_kernel import step_forward

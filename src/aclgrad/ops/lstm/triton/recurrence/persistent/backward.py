@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from aclgrad.core.memory import Piece, Scratch
+from aclgrad.gpu.operands import Given, NamedKernel, Operand, clear
 
 from ...choose import Choice
-from ...operands import Given, NamedKernel, Operand, clear
 from ...problem import ByPrecision, Problem
 from .backward_cut import PersistentBackward
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 
 from aclgrad.core.memory import Piece, Scratch
+from aclgrad.gpu.operands import Given, NamedKernel, Operand, clear
 
 from ...choose import Choice
-from ...operands import Given, NamedKernel, Operand, clear
 from ...problem import Problem
 from .forward_cut import PersistentForward
 

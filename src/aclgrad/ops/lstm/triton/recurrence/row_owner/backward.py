@@ -6,10 +6,10 @@ import torch
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.addresses import placed
+from aclgrad.gpu.operands import Given, NamedBulkKernel, NamedKernel, Operand, clear
 
 from ...choose import Choice
 from ...fp16_split.split import SplitMatrix, SplitWeights
-from ...operands import Given, NamedBulkKernel, NamedKernel, Operand, clear
 from ...problem import ByPrecision, Problem
 from ..warp_specialised.cut import WarpSpecialisedBackward
 from .cut import WARPS, RowOwner

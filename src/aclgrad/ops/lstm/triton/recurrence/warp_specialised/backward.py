@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ...operands import NamedBulkKernel
+from aclgrad.gpu.operands import NamedBulkKernel
+
 from ..row_owner.backward import RowOwnerRecurrence
 from .cut import ROW_SETS, TILE_K, TILE_ROWS
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 
 from aclgrad.core.memory import Piece, Scratch
+from aclgrad.gpu.operands import Given, NamedBulkKernel, Operand, clear
 
 from ...choose import Choice
-from ...operands import Given, NamedBulkKernel, Operand, clear
 from ...problem import Problem
 from .cut import TILE_K, TILE_ROWS, WarpSpecialisedForward
 

@@ -1,0 +1,305 @@
+"""CPU kernel of the gradient. The BT x V matrix p is never held: it is made and used block by block.
+
+The vocabulary is walked outside, the tokens inside.
+Per block every thread computes strips of logits, turns each into probabilities while it is in cache, and packs it as
+the left operand of both products; then the threads add p · weight to input_grad and pᵀ · input to weight_grad, both in
+wide sums. Rows of weight_grad are final when the tokens are through, input_grad when the vocabulary is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from aclgrad.core.backends import Launch
+from aclgrad.core.errors import Unsupported
+from aclgrad.core.spec import Call
+from aclgrad.cpu import threads as cpu_threads
+from aclgrad.cpu.compiler import THREAD_GROUP, jit
+from aclgrad.cpu.gemm import address_of, gemm_for, share_grid
+from aclgrad.cpu.lanes import pointer_at
+from aclgrad.cpu.procedures import named
+from aclgrad.cpu.threads import barrier, share
+from aclgrad.cpu.vecmath import exp
+from aclgrad.cpu.workspace import ThreadWorkspace
+
+from ..empty import Zeros
+from .choose import BLOCK_PARTS, GRAIN
+from .gradient_plan import GradientPlan, plan_gradient
+from .statistics import shift_of
+
+ONE = np.float32(1)
+
+
+@jit
+def _probabilities(p: Any, logits: Any, columns: int, own: int, shift: Any, sum_exp: Any, scale: Any) -> None:
+    """One row of p, less one-hot at `own` if that is among the columns."""
+    for j in range(columns):
+        p[j] = exp(logits[j] - shift) / sum_exp * scale
+    if 0 <= own < columns:
+        p[own] = (exp(logits[own] - shift) / sum_exp - ONE) * scale
+
+
+@jit
+def _scaled_copy(out: Any, stride: int, source: Any, source_stride: int, count: int, scale: Any) -> None:
+    if stride == 1 and source_stride == 1:
+        for j in range(count):
+            out[j] = source[j] * scale
+    else:
+        for j in range(count):
+            out[j * stride] = source[j * source_stride] * scale
+
+
+@jit
+def _own_target(token: int, plan: GradientPlan, mask: Any, target: Any) -> int:
+    """The row of `weight` that is the token's target, -1 where a mask says it is elsewhere."""
+    if mask is None:
+        return target[token * plan.target]  # type: ignore[no-any-return]
+    elsewhere = mask[(token >> plan.mask_bits) * plan.mask] >> (token & ((1 << plan.mask_bits) - 1))
+    return -1 if elsewhere & 1 else target[token * plan.target]
+
+
+@cache
+def _gradient_strip(dtype: torch.dtype) -> Any:
+    """`strip(...)`: p from `row` of the block of tokens at `t` and `column` of the block of the vocabulary at `v`."""
+    gemm = gemm_for(dtype)
+    pack, multiply, width, tall = gemm.pack, gemm.multiply, gemm.width, gemm.rows
+    depth, unit, itemsize = gemm.operand.depth, gemm.operand.unit, gemm.operand.itemsize
+
+    @jit
+    def strip(
+        plan: GradientPlan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any,
+        p: Any, grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any,
+        kept: Any, input_grad: Any, weight_grad: Any,
+    ) -> None:  # fmt: skip
+        height, part = plan.height, plan.part
+        m, n = min(2 * height, rows - row), min(part, columns - column)
+        known = t + row < plan.kept
+        if softmax is None and not known:
+            lane_bytes = (plan.features + depth - 1) // depth * unit
+            x, w = base + plan.x_a + (t + row) * lane_bytes, base + plan.w_t + column * lane_bytes
+            down, across = (m + height - 1) // height, (n + width - 1) // width
+            multiply(address_of(logits), part, x, w, m, n, plan.features, height, 0, down, 0, across, 0)
+        for i in range(m):
+            token = t + row + i
+            line, scale = p + i * part, grad[token * plan.grad]
+            own = _own_target(token, plan, mask, target) - v - column
+            if logits_max is not None:
+                top, total = logits_max[token * plan.logits_max], sum_exp[token * plan.sum_exp]
+                if not known:
+                    _probabilities(line, logits + i * part, n, own, top, total, scale)
+                elif kept is not None:
+                    shift = top - shift_of(tops[(v + column) // part * plan.tokens + token])
+                    less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
+                    _probabilities(line, less_top, n, own, shift, total, scale)
+                if others is not None and 0 <= own < n:
+                    line[own] = -(others[token * plan.others] / total) * scale
+            if softmax is not None:
+                given = softmax + (token * plan.softmax_row + (v + column) * plan.softmax_column)
+                _scaled_copy(line, 1, given, plan.softmax_column, n, scale)
+                if 0 <= own < n:
+                    line[own] = (given[own * plan.softmax_column] - ONE) * scale
+        block = address_of(p) - (row * part + column) * itemsize
+        if input_grad is not None:
+            first, last = row // height, (row + m + height - 1) // height
+            pack(base + plan.p_a, block, rows, part, columns, 1, height, first, last, column, column + n)
+        if weight_grad is not None:
+            first, last = column // tall, (column + n + tall - 1) // tall
+            pack(base + plan.p_t, block, columns, 1, rows, part, tall, first, last, row, row + m)
+
+    return strip
+
+
+@cache
+def _make_add_product(dtype: torch.dtype) -> Any:
+    """`add_product(...)`: sums = or += a @ b by all threads, and their rounding into `out` once they are final."""
+    gemm = gemm_for(dtype)
+    multiply, width = gemm.multiply, gemm.width
+
+    @jit
+    def add_product(
+        out: Any, out_row: int, out_column: int, sums: Any, a: int, b: int, m: int, n: int, k: int, height: int,
+        adds: bool, final: bool, thread: int, threads: int,
+    ) -> None:  # fmt: skip
+        i0, i1, j0, j1 = share_grid((m + height - 1) // height, (n + width - 1) // width, thread, threads)
+        multiply(address_of(sums), n, a, b, m, n, k, height, i0, i1, j0, j1, 1 if adds else 0)
+        if final:
+            j, count = j0 * width, min(j1 * width, n) - j0 * width
+            for i in range(i0 * height, min(i1 * height, m)):
+                line = out + (i * out_row + j * out_column)
+                _scaled_copy(line, out_column, sums + (i * n + j), 1, count, ONE)
+
+    return add_product
+
+
+@cache
+def _gradient_kernel(dtype: torch.dtype) -> Any:
+    """The kernel for matrices of one dtype; arguments that a mode does not read and outputs not wanted are None."""
+    gemm, strip, add_product = gemm_for(dtype), _gradient_strip(dtype), _make_add_product(dtype)
+    pack, width, tall = gemm.pack, gemm.width, gemm.rows
+    depth, unit = gemm.operand.depth, gemm.operand.unit
+
+    def linear_cross_entropy_backward(
+        thread: int, threads: int, group: Any, sums: Any, grad: Any, input: Any, weight: Any, mask: Any, target: Any,
+        logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any, kept: Any,
+        input_grad: Any, weight_grad: Any, *numbers: int,
+    ) -> None:  # fmt: skip
+        plan = GradientPlan(*numbers)
+        base, features, height = address_of(sums), plan.features, plan.height
+        feature_panels = (features + width - 1) // width
+        x_b_block = feature_panels * width * (plan.block_tokens // depth) * unit
+        logits = pointer_at(base + plan.shared + thread * plan.each, sums)
+        p = pointer_at(address_of(logits) + 2 * height * plan.part * unit, input)
+        input_sums = base + plan.input_sums
+        if input_grad is not None and plan.direct:
+            input_sums = address_of(input_grad)
+        first_feature, last_feature = share(feature_panels, 1, thread, threads)
+
+        if softmax is None:
+            first, last = share((plan.tokens + height - 1) // height, 1, thread, threads)
+            pack(
+                base + plan.x_a, address_of(input), plan.tokens, plan.x_row, features, plan.x_column,
+                height, first, last, 0, features,
+            )  # fmt: skip
+        if weight_grad is not None:
+            for t in range(0, plan.tokens, plan.block_tokens):
+                rows = min(plan.block_tokens, plan.tokens - t)
+                pack(
+                    base + plan.x_b + t // plan.block_tokens * x_b_block, address_of(input + t * plan.x_row),
+                    features, plan.x_column, rows, plan.x_row, width, first_feature, last_feature, 0, rows,
+                )  # fmt: skip
+
+        for v in range(0, plan.vocabulary, plan.block_columns):
+            columns, w = min(plan.block_columns, plan.vocabulary - v), address_of(weight + v * plan.w_row)
+            if softmax is None:
+                first, last = share((columns + width - 1) // width, 1, thread, threads)
+                pack(base + plan.w_t, w, columns, plan.w_row, features, plan.w_column, width, first, last, 0, features)
+            if input_grad is not None:
+                pack(
+                    base + plan.w_b, w, features, plan.w_column, columns, plan.w_row,
+                    width, first_feature, last_feature, 0, columns,
+                )  # fmt: skip
+            for t in range(0, plan.tokens, plan.block_tokens):
+                rows = min(plan.block_tokens, plan.tokens - t)
+                down, across = (rows + 2 * height - 1) // (2 * height), (columns + plan.part - 1) // plan.part
+                barrier(group)  # weight is packed, and the products are done with the previous block of p
+                first, last = share(down * across, 1, thread, threads)
+                for task in range(first, last):
+                    strip(
+                        plan, base, t, task % down * 2 * height, rows, v, task // down * plan.part, columns, logits, p,
+                        grad, mask, target, logits_max, sum_exp, others, softmax, tops, kept,
+                        input_grad, weight_grad,
+                    )  # fmt: skip
+                barrier(group)
+                if input_grad is not None:
+                    add_product(
+                        input_grad + t * plan.dx_row, plan.dx_row, plan.dx_column,
+                        pointer_at(input_sums + t * features * unit, sums),
+                        base + plan.p_a, base + plan.w_b, rows, features, columns, height,
+                        v > 0, v + columns == plan.vocabulary and not plan.direct, thread, threads,
+                    )  # fmt: skip
+                if weight_grad is not None:
+                    add_product(
+                        weight_grad + v * plan.dw_row, plan.dw_row, plan.dw_column, sums + plan.weight_sums // unit,
+                        base + plan.p_t, base + plan.x_b + t // plan.block_tokens * x_b_block,
+                        columns, features, rows, tall, t > 0, t + rows == plan.tokens, thread, threads,
+                    )  # fmt: skip
+            barrier(group)  # before weight is packed anew
+
+    return named(linear_cross_entropy_backward, f"linear_cross_entropy_backward_{gemm.name}")
+
+
+class GradientOperands(NamedTuple):
+    """What the kernel reads, in the order of its arguments; None where a mode does without."""
+
+    grad: Any
+    input: Any
+    weight: Any
+    target_mask: Any
+    masked_target: Any
+    logits_max: Any = None
+    sum_exp_logits: Any = None
+    sum_exp_others: Any = None  # but of the own targets, whose p − 1 comes from there
+    softmax: Any = None
+    tops: Any = None  # of every part and token: the largest logit
+    kept: Any = None  # where logits less those wait
+
+
+class Gradient:
+    """Phase two: passes on the addresses of a call beside the numbers of its plan."""
+
+    __slots__ = ("_kernel", "_numbers", "_workspace")
+
+    def __init__(self, call: Call, dtypes: GradientOperands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
+        """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
+        dtype = call["input"].dtype
+        plan = plan_gradient(call, gemm_for(dtype), kept, parts)
+        self._numbers = tuple(plan)
+        self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
+        outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
+        signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *(int for _ in plan))
+        self._kernel = cpu_threads.compile(_gradient_kernel(dtype), signature)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory."""
+        return self._workspace.size
+
+    def run(self, operands: GradientOperands, outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
+        """Compute into the outputs."""
+        tensors = (workspace, *operands, *outs)
+        addresses = (tensor.data_ptr() for tensor in tensors if tensor is not None)
+        self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
+
+    def describe(self) -> str:
+        """In words."""
+        plan = GradientPlan(*self._numbers)
+        strips = f"strips of {2 * plan.height} tokens × {plan.part} columns"
+        return f"p in blocks of {plan.block_tokens:,} × {plan.block_columns:,}, {strips}, {self._workspace.describe()}"
+
+
+class LinearCrossEntropyBackward:
+    """Phase two of `linear_cross_entropy_backward`."""
+
+    __slots__ = ("_gradient", "_names", "_unread")
+
+    def __init__(self, call: Call) -> None:
+        self._names = tuple(call.spec.params)
+        self._unread = () if call["softmax"] is None else ("logits_max", "sum_exp_logits")
+        metas = self._operands([call[name] for name in self._names])
+        dtypes = GradientOperands(*(meta and meta.dtype for meta in metas))
+        self._gradient = Gradient(call, dtypes._replace(target_mask=torch.uint8))  # bools are bytes too
+
+    def _operands(self, values: Sequence[Any]) -> GradientOperands:
+        """Those among the call's values that the kernel reads in this mode."""
+        given = dict(zip(self._names, values, strict=True))
+        return GradientOperands(
+            **{name: given[name] for name in GradientOperands._fields if name in given and name not in self._unread}
+        )
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory."""
+        return self._gradient.workspace
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute into the outputs."""
+        assert workspace is not None  # every thread has a place there
+        self._gradient.run(self._operands((*args, *outs)), outs, workspace)
+
+    def describe(self) -> str:
+        """In words."""
+        source = "softmax given" if self._unread else "logits computed again"
+        return f"{source}, {self._gradient.describe()}"
+
+
+def linear_cross_entropy_backward(call: Call) -> Launch:
+    """Phase one; the dtypes are the contract's."""
+    if call["label_smoothing"] != 0:
+        raise Unsupported(f"{call.label('label_smoothing')} is {call['label_smoothing']}, expected 0")
+    return Zeros() if 0 in call.dims else LinearCrossEntropyBackward(call)

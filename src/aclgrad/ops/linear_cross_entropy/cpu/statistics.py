@@ -1,0 +1,289 @@
+"""CPU kernel of the statistics: the logits are never held, unless somebody wants them.
+
+A thread packs a part of the vocabulary's columns and walks down the tokens, a strip at a time: while the strip's logits
+are in cache they leave of every token the part's largest logit and Σ exp(logit − largest). In the end each token's
+parts are merged, in one order whatever the number of threads.
+
+The document's operator rounds logits first. Training does not, and it sums the own target's exponential last: what the
+others add up to is p(target) − 1 of a confident token, which a difference would lose.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from aclgrad.core.spec import F32, Call
+from aclgrad.cpu import threads as cpu_threads
+from aclgrad.cpu.compiler import THREAD_GROUP, jit
+from aclgrad.cpu.gemm import address_of, gemm_for
+from aclgrad.cpu.lanes import apart, pointer_at
+from aclgrad.cpu.procedures import named
+from aclgrad.cpu.threads import barrier, share
+from aclgrad.cpu.vecmath import exp
+from aclgrad.cpu.workspace import ThreadWorkspace
+
+from .choose import GRAIN, LANES, TASKS
+from .statistics_plan import Kept, StatisticsPlan, plan_statistics
+
+NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
+
+
+@jit
+def _larger(value: Any, top: Any) -> Any:
+    """The larger one, NaN if either is."""
+    return value if (value > top) | (value != value) else top
+
+
+@jit
+def _largest(lanes: Any, values: Any, count: int) -> Any:
+    for lane in range(LANES):
+        lanes[lane] = values[lane]
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            lanes[lane] = _larger(values[column + lane], lanes[lane])
+    top = lanes[0]
+    for lane in range(1, LANES):
+        top = _larger(lanes[lane], top)
+    return top
+
+
+@jit
+def _sum_of_exponentials(lanes: Any, values: Any, count: int, shift: Any) -> Any:
+    for lane in range(LANES):
+        lanes[lane] = exp(values[lane] - shift)
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            lanes[lane] += exp(values[column + lane] - shift)
+    total = lanes[0]
+    for lane in range(1, LANES):
+        total += lanes[lane]
+    return total
+
+
+@jit
+def _copy(out: Any, step: int, source: Any, count: int, shift: Any) -> None:
+    if step == 1:
+        for k in range(count):
+            out[k] = source[k] - shift
+    else:
+        for k in range(count):
+            out[k * step] = source[k] - shift
+
+
+@jit
+def _keep(plan: StatisticsPlan, logits: Any, token: int, column: int, values: Any, count: int, shift: Any) -> None:
+    """Copy a row's logits, from a column on, to where they are wanted."""
+    if plan.kept_block == 0:
+        at = logits + (token * plan.kept_row + column * plan.kept_column)
+        _copy(at, plan.kept_column, values, count, ZERO)
+    else:
+        block = column // plan.kept_block * plan.kept_block
+        width = min(plan.kept_block, plan.vocabulary - block)
+        _copy(logits + (block * plan.kept_pitch + token * width + column - block), 1, values, count, shift)
+
+
+@jit
+def shift_of(top: Any) -> Any:
+    """What is subtracted from logits whose largest is `top`: that, unless there is none."""
+    return ZERO if top == NOTHING else top
+
+
+@jit
+def _own_row(plan: StatisticsPlan, target: Any, token: int) -> int:
+    """The row of `weight` that is the token's target, -1 if the shard's range does not have it."""
+    wanted = target[token * plan.target]
+    return wanted - plan.start if plan.start <= wanted < plan.stop else -1
+
+
+@jit
+def _merge(plan: StatisticsPlan, token: int, tops: Any, totals: Any) -> Any:
+    """(the largest logit, Σ exp(logit − largest)) of a token from those of its parts."""
+    parts = (plan.vocabulary + plan.part - 1) // plan.part
+    top = tops[token]
+    for part in range(1, parts):
+        top = _larger(tops[part * plan.tokens + token], top)
+    total = totals[token] * exp(tops[token] - top)
+    for part in range(1, parts):
+        total += totals[part * plan.tokens + token] * exp(tops[part * plan.tokens + token] - top)
+    return top, total
+
+
+@jit
+def _reduce(
+    plan: StatisticsPlan, values: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any, chosen: Any,
+    target: Any, kept: Any,
+) -> None:  # fmt: skip
+    """Statistics of a token's logits in the columns [v, v + n)."""
+    padded = (n + LANES - 1) // LANES * LANES
+    top = _largest(lanes, values, padded)
+    shift = shift_of(top)
+    own = _own_row(plan, target, token) - v
+    if 0 <= own < n:
+        chosen[token] = values[own]
+        if plan.exact:
+            values[own] = NOTHING
+    at = v // plan.part * plan.tokens + token
+    tops[at], totals[at] = top, _sum_of_exponentials(lanes, values, padded, shift)
+    if kept is not None and token < plan.kept:
+        _keep(plan, kept, token, v, values, n, shift)
+
+
+@cache
+def _statistics_strip(dtype: torch.dtype) -> Any:
+    """`strip(...)`: statistics of the tokens [row, row + m) and the columns [v, v + n)."""
+    gemm = gemm_for(dtype)
+    multiply, width, depth, unit = gemm.multiply, gemm.width, gemm.operand.depth, gemm.operand.unit
+    is_half = dtype.itemsize < unit
+
+    @jit
+    def strip(
+        plan: StatisticsPlan, base: int, row: int, m: int, v: int, n: int, w: int, logits: Any, rounded: Any,
+        lanes: Any, tops: Any, totals: Any, chosen: Any, target: Any, kept: Any,
+    ) -> None:  # fmt: skip
+        x = base + plan.x + row * ((plan.features + depth - 1) // depth * unit)
+        down, across = (m + plan.height - 1) // plan.height, (n + width - 1) // width
+        multiply(address_of(logits), plan.stride, x, w, m, n, plan.features, plan.height, 0, down, 0, across, 0)
+        padded = (n + LANES - 1) // LANES * LANES
+        for i in range(m):
+            line = logits + i * plan.stride
+            for j in range(n, padded):
+                line[j] = NOTHING
+            if is_half and not plan.exact:
+                values = rounded + i * plan.stride
+                _copy(values, 1, line, padded, ZERO)
+                _reduce(plan, values, row + i, v, n, lanes, tops, totals, chosen, target, kept)
+            else:
+                _reduce(plan, line, row + i, v, n, lanes, tops, totals, chosen, target, kept)
+
+    return strip
+
+
+@cache
+def _statistics_kernel(dtype: torch.dtype) -> Any:
+    """The kernel for matrices of one dtype; results that nobody wants are None."""
+    gemm, strip = gemm_for(dtype), _statistics_strip(dtype)
+    pack, width, unit = gemm.pack, gemm.width, gemm.operand.unit
+    narrow = unit // dtype.itemsize  # elements of the dtype in the place of a sum
+
+    def linear_online_max_sum(
+        thread: int, threads: int, group: Any, sums: Any, input: Any, weight: Any, target: Any, logits_max: Any,
+        sum_exp_logits: Any, predicted_logits: Any, sum_exp_others: Any, target_mask: Any, masked_target: Any,
+        kept: Any, *numbers: int,
+    ) -> None:  # fmt: skip
+        plan = StatisticsPlan(*numbers)
+        base, features = address_of(sums), plan.features
+        first, last = share((plan.tokens + plan.height - 1) // plan.height, 1, thread, threads)
+        pack(
+            base + plan.x, address_of(input), plan.tokens, plan.x_row, features, plan.x_column,
+            plan.height, first, last, 0, features,
+        )  # fmt: skip
+        mine = plan.shared + thread * plan.each
+        tops, totals, chosen = sums + plan.tops // unit, sums + plan.totals // unit, sums + plan.chosen // unit
+        w, lanes = base + mine + plan.w, apart(sums + (mine + plan.lanes) // unit, 0)
+        logits = apart(sums + (mine + plan.strip) // unit, 1)
+        rounded = apart(pointer_at(address_of(logits), input), 2)
+        if narrow > 1:
+            rounded = rounded + 2 * plan.height * plan.stride * narrow
+        barrier(group)
+
+        parts = (plan.vocabulary + plan.part - 1) // plan.part
+        strips = (plan.tokens + 2 * plan.height - 1) // (2 * plan.height)
+        spans = min(strips, max(1, (TASKS * threads + parts - 1) // parts))
+        span = (strips + spans - 1) // spans * 2 * plan.height
+        spans = (plan.tokens + span - 1) // span
+        packed = -1
+        first, last = share(parts * spans, 1, thread, threads)
+        for task in range(first, last):
+            v = task // spans * plan.part
+            n = min(plan.part, plan.vocabulary - v)
+            if v != packed:
+                source = address_of(weight + v * plan.w_row)
+                panels = (n + width - 1) // width
+                pack(w, source, n, plan.w_row, features, plan.w_column, width, 0, panels, 0, features)
+                packed = v
+            end = min((task % spans + 1) * span, plan.tokens)
+            for row in range(task % spans * span, end, 2 * plan.height):
+                strip(
+                    plan, base, row, min(2 * plan.height, end - row), v, n, w, logits, rounded, lanes,
+                    tops, totals, chosen, target, kept,
+                )  # fmt: skip
+        barrier(group)
+
+        first, last = share(plan.tokens, 8, thread, threads)
+        for token in range(first, last):
+            top, total = _merge(plan, token, tops, totals)
+            own = _own_row(plan, target, token)
+            here = 0 <= own < plan.vocabulary
+            logit = chosen[token] - top if here else ZERO
+            if sum_exp_others is not None:
+                sum_exp_others[token * plan.others] = total
+                if here:
+                    total += exp(logit)
+            logits_max[token * plan.logits_max] = top
+            sum_exp_logits[token * plan.sum_exp] = total
+            predicted_logits[token * plan.predicted] = logit
+            if masked_target is not None:
+                masked_target[token * plan.masked_target] = max(own, 0)
+        if target_mask is not None:
+            for byte in range(first // 8, (last + 7) // 8):
+                bits = 0
+                for bit in range(8):
+                    token = byte * 8 + bit
+                    elsewhere = token >= plan.tokens or _own_row(plan, target, token) < 0
+                    bits |= (1 if elsewhere else 0) << bit
+                target_mask[byte * plan.mask] = bits
+
+    return named(linear_online_max_sum, f"linear_online_max_sum_{gemm.name}")
+
+
+class StatisticsOperands(NamedTuple):
+    """What the kernel reads and writes, in the order of its arguments; None where nobody wants it."""
+
+    input: Any
+    weight: Any
+    target: Any
+    logits_max: Any
+    sum_exp_logits: Any
+    predicted_logits: Any
+    sum_exp_others: Any = None  # but of the own targets
+    target_mask: Any = None
+    masked_target: Any = None
+    kept: Any = None  # where logits are kept
+
+
+class Statistics:
+    """Phase two: passes on the addresses of a call beside the numbers of its plan."""
+
+    __slots__ = ("_kernel", "_numbers", "_workspace", "kept_bytes")
+
+    def __init__(self, call: Call, kept: Kept, kept_as: torch.dtype | None, *, exact: bool) -> None:
+        """Logits are kept in the dtype `kept_as`, or not at all."""
+        dtype = call["input"].dtype
+        plan = plan_statistics(call, gemm_for(dtype), kept, exact)
+        self._numbers = tuple(plan)
+        self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
+        self.kept_bytes = plan.totals
+        metas = {name: call[name] for name in StatisticsOperands._fields if name != "kept"}
+        dtypes = StatisticsOperands(**{name: meta and meta.dtype for name, meta in metas.items()}, kept=kept_as)
+        signature = (THREAD_GROUP, torch.promote_types(dtype, F32), *dtypes, *(int for _ in plan))
+        self._kernel = cpu_threads.compile(_statistics_kernel(dtype), signature)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes, of which the first `kept_bytes` hold the largest logit of every part and token in the end."""
+        return self._workspace.size
+
+    def run(self, operands: StatisticsOperands, workspace: torch.Tensor) -> None:
+        """Compute into the outputs."""
+        addresses = (tensor.data_ptr() for tensor in (workspace, *operands) if tensor is not None)
+        self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
+
+    def describe(self) -> str:
+        """In words."""
+        plan = StatisticsPlan(*self._numbers)
+        return f"strips of {2 * plan.height} tokens × {plan.part} columns, {self._workspace.describe()}"

@@ -1,0 +1,118 @@
+"""How the CPU kernel of the statistics cuts its work and its workspace, and where it keeps logits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aclgrad.core.spec import Call
+from aclgrad.cpu.gemm import Gemm
+
+from .choose import LANES, part_columns
+from .gradient_plan import places
+
+
+class Kept(NamedTuple):
+    """Where logits are kept for somebody: those of the first `tokens` tokens.
+
+    A matrix of any strides if `block` is 0. Else blocks of so many columns, each beginning `pitch` elements a column
+    further on, each with rows as long as it has columns; these hold logits less the largest of their part.
+    """
+
+    tokens: int
+    row: int = 0
+    column: int = 1
+    block: int = 0
+    pitch: int = 0
+
+
+class StatisticsPlan(NamedTuple):
+    """Every number the kernel needs. Places are byte offsets into the workspace, strides count elements."""
+
+    tokens: int
+    features: int
+    vocabulary: int
+    start: int  # of the shard in the whole vocabulary
+    stop: int
+
+    height: int  # rows of a panel of tokens; a strip has two
+    part: int  # columns of a task
+    stride: int  # columns of a strip, some of which may not exist
+    exact: int  # whether no logit is rounded, and that of the own target left out of the sums until the end
+
+    # Places.
+    tops: int  # of every part and token: the largest logit
+    totals: int  # of every part and token: Σ exp(logit − largest)
+    x: int  # packed input
+    chosen: int  # of every token: the logit of its own target
+    shared: int  # where the memory of all ends, and that of the first thread begins
+
+    # Places in the memory of a thread.
+    lanes: int  # where a row is reduced
+    w: int  # a packed part of weight
+    strip: int  # logits and rounded logits of a strip
+    each: int
+
+    # Strides.
+    x_row: int
+    x_column: int
+    w_row: int
+    w_column: int
+    target: int
+    logits_max: int
+    sum_exp: int
+    predicted: int
+    others: int
+    mask: int
+    masked_target: int
+
+    # Of `Kept`.
+    kept: int
+    kept_row: int
+    kept_column: int
+    kept_block: int
+    kept_pitch: int
+
+
+STATISTICS_VECTORS = {
+    "target": "target",
+    "logits_max": "logits_max",
+    "sum_exp": "sum_exp_logits",
+    "predicted": "predicted_logits",
+    "others": "sum_exp_others",
+    "mask": "target_mask",
+    "masked_target": "masked_target",
+}
+
+
+def plan_statistics(call: Call, gemm: Gemm, kept: Kept, exact: bool) -> StatisticsPlan:
+    """Tasks of one part of the columns each, and of all tokens unless that leaves threads idle."""
+    tokens, features, vocabulary = call.dims[:3]
+    height, part = gemm.panel_height(tokens), part_columns(gemm)
+    strips, parts = -(-tokens // (2 * height)), -(-vocabulary // part)
+    stride = -(-part // LANES) * LANES
+    unit = gemm.operand.unit  # of a packed element, and of a sum
+    for_all = {
+        "tops": parts * tokens * unit,
+        "totals": parts * tokens * unit,
+        "x": 2 * height * strips * gemm.units(features) * unit,
+        "chosen": tokens * unit,
+    }
+    of_each = {
+        "lanes": LANES * unit,
+        "w": gemm.packed_b_bytes(part, features),
+        "strip": 2 * height * stride * (unit + gemm.operand.itemsize),
+    }
+    matrices = {
+        f"{prefix}_{axis}": stride
+        for prefix, name in (("x", "input"), ("w", "weight"))
+        for axis, stride in zip(("row", "column"), call[name].strides, strict=True)
+    }
+    vectors = {
+        field: call[name].strides[0] if call[name] is not None else 0 for field, name in STATISTICS_VECTORS.items()
+    }
+    return StatisticsPlan(
+        tokens, features, vocabulary, call["vocab_start_index"], call["vocab_end_index"],
+        height=height, part=part, stride=stride, exact=int(exact),
+        **places(for_all, "shared"), **places(of_each, "each"), **matrices, **vectors,
+        kept=kept.tokens, kept_row=kept.row, kept_column=kept.column, kept_block=kept.block, kept_pitch=kept.pitch,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""GPU kernels of linear cross entropy; `README.md` is the map."""

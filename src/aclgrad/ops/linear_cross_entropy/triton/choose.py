@@ -1,0 +1,266 @@
+"""How the GPU kernels cut their work, and which of two ways they take: decided from metadata, once per call signature.
+
+Every budget of memory, every size of a chunk, a block or a strip, and the model that ranks sizes (`steps`) stand here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from aclgrad.core.meta import Meta
+from aclgrad.core.spec import F32, Call
+from aclgrad.core.words import counted
+from aclgrad.gpu.launch import ALIGNED, is_hopper, multiprocessors
+from aclgrad.gpu.products import TILE
+
+from ..spec import LinearDims
+from .layout import LEADING, ceil_div, round_up, row_major
+
+MIB = 1 << 20
+
+LINE, BLOCK_TOKENS = 2048, 256
+"""Columns of p or of logits that a program takes at a time; tokens, where it looks at vectors alone."""
+
+# The gradient
+WHOLE_P = 16 * MIB
+"""Bytes of p that are not worth cutting."""
+
+P_ALONE, P_BESIDE_LOGITS, P_OF_TWO = 208 * MIB, 128 * MIB, 120 * MIB
+"""Bytes of p at a time: where nothing else is kept, beside float32 logits, and for each of two chunks."""
+
+LOGITS, SPARE_LOGITS = 96 * MIB, 32 * MIB
+"""Bytes of float32 logits at a time: where all pass through them, or only those at odd addresses."""
+
+OVERLAP_FEATURES = 3072
+"""Up to here, making p of a softmax costs enough to be worth hiding behind a product."""
+
+OVERHEAD = 200
+"""Steps of a tile's main loop that its start and its end cost."""
+
+# Statistics
+STATISTICS_STRIP, SPARE_STATISTICS_STRIP = 64 * MIB, 16 * MIB
+"""Bytes of logits that nobody keeps, on their way to the statistics: as for `LOGITS`."""
+
+STRIP_COLUMNS = 8192
+
+# The loss with its gradients
+BUDGET = 256 * MIB
+"""Bytes of the workspace."""
+
+WEIGHT_GRAD_SUMS, INPUT_GRAD_SUMS = 32 * MIB, 96 * MIB
+"""Of these, for float32 sums of weight_grad over chunks of tokens, and of input_grad over blocks of the vocabulary."""
+
+SLACK = 4096
+"""Bytes lost between the pieces of a workspace."""
+
+STRIP_SHARE, SPARE_STRIP_SHARE = 4, 512
+"""The part of the budget, one in so many, that float32 logits take on their way to where they are kept."""
+
+# Products of the library
+LARGE = 0.9
+"""Share of the multiprocessors that have a tile of a product to work on, if the library does not cut its sums."""
+
+
+class Chunk(NamedTuple):
+    """Tokens [t0, t1) against rows [v0, v1) of the weight."""
+
+    t0: int
+    t1: int
+    v0: int
+    v1: int
+
+    @property
+    def rows(self) -> int:
+        """Tokens, rows of p."""
+        return self.t1 - self.t0
+
+    @property
+    def columns(self) -> int:
+        """Rows of the weight, columns of p."""
+        return self.v1 - self.v0
+
+
+class Cut(NamedTuple):
+    """p as chunks along one of its sides; the other side is whole in each."""
+
+    chunks: tuple[Chunk, ...]
+    along_vocabulary: bool
+
+    @property
+    def rows(self) -> int:
+        """Tokens of the largest chunk."""
+        return max(chunk.rows for chunk in self.chunks)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the largest chunk."""
+        return max(chunk.columns for chunk in self.chunks)
+
+
+class GradientWay(NamedTuple):
+    """How the gradient is computed: the chunks of p, and what makes them."""
+
+    cut: Cut
+    leading: int  # elements from one row of p, or of logits, to the next
+    recomputes: bool  # the logits are made again; else the softmax is given
+    fuses: bool  # p is made inside the product that makes the logits, where addresses allow it
+    overlaps: bool  # p of a softmax is made beside the product for weight_grad, where addresses allow it
+    strip_rows: int  # tokens of float32 logits at a time, where a pass makes p of them
+
+    def describe(self) -> str:
+        """In words."""
+        chunks, side = len(self.cut.chunks), "columns" if self.cut.along_vocabulary else "tokens"
+        cut = f"p in {counted(chunks, 'chunk')} of {side}, {self.cut.rows:,} × {self.cut.columns:,} at most"
+        if self.fuses:
+            made = "p made in the Hopper product that makes the logits"
+        elif self.recomputes:
+            made = f"logits by the library in strips of {self.strip_rows:,} tokens, then p"
+        else:
+            made = "p of the softmax, beside the product for weight_grad" if self.overlaps else "p of the softmax"
+        return f"{cut}; {made}"
+
+
+def gradient_way(call: Call) -> GradientWay:
+    """The way that the gradient takes."""
+    dtype, recomputes = call["input"].dtype, call["softmax"] is None
+    fuses, overlaps = recomputes and on_hopper(dtype, call.device), overlaps_softmax(call)
+    beside_logits = recomputes and dtype != F32 and not fuses
+    p = cut(call, P_OF_TWO if overlaps else P_BESIDE_LOGITS if beside_logits else P_ALONE)
+    leading = round_up(p.columns, LEADING)
+    strip = strip_rows(p.rows, leading, SPARE_LOGITS if fuses else LOGITS)
+    return GradientWay(p, leading, recomputes, fuses, overlaps and len(p.chunks) > 1, strip)
+
+
+def on_hopper(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether half-precision products of our own can be had, beside the library's."""
+    return dtype != F32 and is_hopper(device)
+
+
+def overlaps_softmax(call: Call) -> bool:
+    """Whether p of a given softmax is made beside the products, which wants aligned rows everywhere."""
+    softmax, weight_grad = call["softmax"], call["weight_grad"]
+    if softmax is None or weight_grad is None or not on_hopper(call["input"].dtype, call.device):
+        return False
+    aligned = row_major(softmax) and softmax.strides[0] % 16 == 0 and row_major(weight_grad)
+    return aligned and call.dims.H <= OVERLAP_FEATURES and call.dims.BT <= call.dims.V
+
+
+def is_small(rows: int, columns: int, device: torch.device, share: float = 1.0) -> bool:
+    """Whether a product has tiles for less than this share of the device: the library may then cut its sums."""
+    return ceil_div(rows, TILE[0]) * ceil_div(columns, TILE[1]) < share * multiprocessors(device)
+
+
+def writes_output(meta: Meta, rows: int, additions: int, most_bytes: int | None) -> bool:
+    """Whether the library may write so many rows of a gradient itself, instead of float32 sums.
+
+    It may if nothing is lost by several `additions`, because the output is float32, or there is but one, or sums would
+    take more than `most_bytes`. Small products are excepted: the library rounds the parts of their sums.
+    """
+    large = not is_small(rows, meta.shape[1], meta.device, LARGE)
+    crowded = most_bytes is not None and rows * meta.shape[1] * F32.itemsize > most_bytes
+    return row_major(meta) and (meta.dtype == F32 or (large and (additions == 1 or crowded)))
+
+
+def cut(call: Call, budget: int) -> Cut:
+    """Chunks of no more than `budget` bytes that take the least time.
+
+    Cut along the vocabulary, input_grad is summed over the chunks, cut along the tokens, weight_grad: the smaller one.
+    """
+    tokens, _, vocabulary = call.dims
+    along_vocabulary = vocabulary >= tokens
+    side = max(tokens, vocabulary)
+    row = min(tokens, vocabulary) * call["input"].itemsize
+    sizes = [round_up(side, TILE[1])]
+    if side * row > WHOLE_P:
+        largest = min(budget // (TILE[1] * row), ceil_div(ceil_div(side, 2), TILE[1]) + 1)
+        sizes = [TILE[1] * count for count in range(max(1, largest), max(0, largest // 3), -1)]
+    workers = multiprocessors(call.device)
+    size = min(sizes, key=lambda size: steps(call.dims, along_vocabulary, size, workers))
+    spans = [(start, min(start + size, side)) for start in range(0, side, size)]
+    chunks = [Chunk(0, tokens, *span) if along_vocabulary else Chunk(*span, 0, vocabulary) for span in spans]
+    return Cut(tuple(chunks), along_vocabulary)
+
+
+def steps(dims: LinearDims, along_vocabulary: bool, size: int, workers: int) -> int:
+    """How long the three products take with chunks of this size, in steps of the main loop of a tile.
+
+    The device takes as many tiles at a time as it has multiprocessors, so a few tiles too many cost a whole round.
+    """
+    tokens, features, vocabulary = dims
+    side = vocabulary if along_vocabulary else tokens
+
+    def product(m: int, n: int, k: int, overhead: int) -> int:
+        return ceil_div(ceil_div(m, TILE[0]) * ceil_div(n, TILE[1]), workers) * (k + overhead)
+
+    total = 0
+    for length, count in {size: side // size, side % size: 1}.items():
+        t, v = (tokens, length) if along_vocabulary else (length, vocabulary)
+        summed = 2 * OVERHEAD  # float32 sums are read and written
+        logits = product(t, v, features, OVERHEAD)
+        input_grad = product(t, features, v, summed if along_vocabulary else OVERHEAD)
+        weight_grad = product(v, features, t, OVERHEAD if along_vocabulary else summed)
+        total += count * (logits + input_grad + weight_grad)
+    return total
+
+
+def strip_rows(rows: int, columns: int, budget: int) -> int:
+    """Tokens of a strip of float32 logits of no more than `budget` bytes, if that is 64 tokens."""
+    strips = ceil_div(rows * columns * 4, budget)
+    return min(rows, round_up(ceil_div(rows, strips), LEADING))
+
+
+def strip_bytes(call: Call, budget: int) -> int:
+    """Bytes of float32 logits on their way to where they are kept; float32 ones are there already."""
+    dtype = call["input"].dtype
+    return 0 if dtype == F32 else budget // (SPARE_STRIP_SHARE if on_hopper(dtype, call.device) else STRIP_SHARE)
+
+
+def tokens_in_weight_grad(call: Call, budget: int) -> int:
+    """How many tokens keep their logits in the memory of weight_grad; 0 where that is impossible or not worth it."""
+    tokens, features, vocabulary = call.dims
+    weight_grad, itemsize = call["weight_grad"], call["input"].itemsize
+    in_order = all(meta is not None and row_major(meta) for meta in (call["input"], call["weight"], weight_grad))
+    if not features or not in_order or weight_grad.strides[0] != features or vocabulary * itemsize % ALIGNED:
+        return 0
+    rows = chunk_rows(call, budget)
+    most = min(tokens, features, INPUT_GRAD_SUMS // (features * F32.itemsize))
+    if most < tokens:
+        most = most // TILE[0] * TILE[0]
+    summed = vocabulary * features * F32.itemsize <= WEIGHT_GRAD_SUMS
+    return 0 if rows >= tokens or most <= rows or summed else int(most)
+
+
+def block_columns(call: Call, tokens: int, budget: int) -> int:
+    """Columns of a block of these tokens' logits in weight_grad: what takes the least time within the budget."""
+    _, features, vocabulary = call.dims
+    budget -= strip_bytes(call, budget) + tokens * _statistics_bytes(vocabulary) + SLACK
+    if call["input_grad"] is not None:
+        budget -= tokens * features * F32.itemsize
+    most = min(budget // (tokens * call["input"].itemsize * TILE[1]), ceil_div(vocabulary, TILE[1]))
+    sizes = [TILE[1] * count for count in range(max(1, most), max(0, most // 2), -1)]
+    dims, workers = LinearDims(tokens, features, vocabulary), multiprocessors(call.device)
+    return min(sizes, key=lambda size: steps(dims, True, size, workers))
+
+
+def chunk_rows(call: Call, budget: int) -> int:
+    """Tokens of a chunk whose logits are kept in the workspace: as few chunks as the budget allows, of equal size."""
+    tokens, features, vocabulary = call.dims
+    itemsize = call["input"].itemsize
+    budget -= strip_bytes(call, budget)
+    sums = vocabulary * features * F32.itemsize
+    if call["weight_grad"] is not None and sums <= WEIGHT_GRAD_SUMS:
+        budget -= sums
+    packed = 0 if row_major(call["input"]) else round_up(features, LEADING) * itemsize
+    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(vocabulary) + packed
+    if not row_major(call["weight"]):
+        budget -= STRIP_COLUMNS * round_up(features, LEADING) * itemsize
+    most = max(1, (budget - SLACK) // row)
+    chunks = ceil_div(tokens, max(1, most // TILE[0] * TILE[0]))
+    return int(min(most, round_up(ceil_div(tokens, chunks), TILE[0])))
+
+
+def _statistics_bytes(vocabulary: int) -> int:
+    """Bytes of a token's statistics, tile by tile."""
+    return (2 * ceil_div(vocabulary, TILE[1]) + 1) * F32.itemsize

@@ -1,0 +1,32 @@
+"""How matrices lie in memory, and whether products can read them there."""
+
+from __future__ import annotations
+
+import torch
+
+from aclgrad.core.meta import Meta
+from aclgrad.gpu.launch import ALIGNED
+
+LEADING = 64
+"""Elements: where rows are laid out here, they begin at whole lines of the cache."""
+
+
+def row_major(meta: Meta) -> bool:
+    """Whether rows are gapless and lie one after the other, all at addresses as aligned as the first."""
+    (_, columns), (row, column) = meta.shape, meta.strides
+    return column == 1 and row >= columns and row * meta.itemsize % ALIGNED == 0
+
+
+def aligned(*tensors: torch.Tensor) -> bool:
+    """Whether the bulk copy engine takes these addresses."""
+    return all(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors)
+
+
+def ceil_div(a: int, b: int) -> int:
+    """A / b, rounded up."""
+    return -(-a // b)
+
+
+def round_up(a: int, step: int) -> int:
+    """The first multiple of `step` that is not below a."""
+    return ceil_div(a, step) * step

@@ -1,0 +1,36 @@
+"""Elementary functions of the softmax and the loss, as Triton functions."""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+from aclgrad.gpu.launch import jit
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LOG2E_LOW = tl.constexpr(1.925963033500e-8)  # what float32 loses of log2(e)
+LN2 = tl.constexpr(0.6931471805599453)
+
+
+@jit
+def exponential(x, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """e^x. The hardware's 2^y is close, y = x·log2(e) is not for large x; `EXACT` makes up for the rounding of y."""
+    y = x * LOG2E
+    e = tl.exp2(y)
+    if EXACT:
+        lost = tl.fma(x, LOG2E, -y) + x * LOG2E_LOW
+        e = tl.where((e > 0) & (e < float("inf")), e + e * (lost * LN2), e)
+    return e
+
+
+@jit
+def log1p(x):  # type: ignore[no-untyped-def]
+    """log(1 + x), as precise for a small x as for others: what 1 + x loses of x is made up for."""
+    wide = 1.0 + x
+    return tl.where((wide == 1.0) | (wide == float("inf")), x, tl.log(wide) * (x / (wide - 1.0)))
+
+
+@jit
+def largest(values):  # type: ignore[no-untyped-def]
+    """The largest of some values, NaN if one of them is."""
+    undefined = tl.max((values != values).to(tl.int32), 0)
+    return tl.where(undefined > 0, float("nan"), tl.max(values, 0))

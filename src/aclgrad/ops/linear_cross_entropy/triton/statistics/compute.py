@@ -1,0 +1,150 @@
+"""Statistics of logits: each token's largest logit, Σ exp(logit − largest) and the logit of its target.
+
+They are found tile by tile or chunk by chunk of the vocabulary, inside the product that makes the logits
+(`hopper_product.py`) or in a pass over what the vendor's library made of it (`row_pass.py`), and then merged
+(`merge.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from aclgrad.core.memory import Scratch
+from aclgrad.core.meta import Meta
+from aclgrad.core.spec import F32, I64
+from aclgrad.gpu.operands import NamedKernel, Operand
+from aclgrad.gpu.products import TILE, multiply
+
+from ..choose import LINE, SPARE_STATISTICS_STRIP, STATISTICS_STRIP, STRIP_COLUMNS, Chunk, is_small, on_hopper
+from ..layout import aligned, row_major
+from ..products import Factor
+from .row_pass import ROUNDING, row_statistics
+from .tiles import Strip, TileStatistics
+
+if TYPE_CHECKING:
+    from .hopper_product import LogitsProduct
+
+SPAN = STRIP_COLUMNS // TILE[1]
+"""Tiles of a strip."""
+
+
+class Statistics:
+    """Statistics of tokens, and their logits where those are wanted, into the memory of `tiles`.
+
+    Unless fused, the library's product goes straight into logits that are wanted in order, else into a strip. That is
+    float32 for small products: the library may cut their sums and round the parts. `exact` logits never leave float32
+    but to be kept, less the largest of their tile, in a half type.
+    """
+
+    def __init__(
+        self, tokens: int, x: Factor, w: Factor, weight: Meta, logits: Meta | None, tiles: TileStatistics,
+        scratch: Scratch, first: int = 0, *, exact: bool = False, strip: Strip | None = None,
+    ) -> None:  # fmt: skip
+        """`weight` and `logits` may be of a part of the vocabulary, which begins at row `first`.
+
+        A strip that is given serves others as well; one of its own is made otherwise, where it is needed.
+        """
+        vocabulary, features = weight.shape
+        self._first, self._exact = first, exact
+        self._dtype, self._device = weight.dtype, weight.device
+        self._tokens, self._w, self._tiles = tokens, w, tiles
+        in_order = logits is not None and row_major(logits)
+        fuses = features > 0 and on_hopper(self._dtype, self._device) and (logits is None or in_order)
+        self._shifts = exact and logits is not None and self._dtype != F32
+        small = is_small(tokens, vocabulary, self._device)
+        needed = small or not in_order or self._shifts
+        self._strip = strip if needed else None
+        if needed and strip is None:
+            wide = exact or small
+            budget = SPARE_STATISTICS_STRIP if fuses else STATISTICS_STRIP
+            self._strip = Strip(tokens, min(vocabulary, w.rows), F32 if wide else self._dtype, budget, scratch)
+        self._rows = min(tokens, self._strip.rows) if self._strip else tokens
+        self._chunks = [Chunk(0, tokens, v, min(v + w.rows, vocabulary)) for v in range(0, vocabulary, w.rows)]
+        self._passes = [self._plan_passes(chunk, logits) for chunk in self._chunks]
+        self._fused_chunks = self._chunks if w.packs else [Chunk(0, tokens, 0, vocabulary)]
+        self._fused = self._plan_fused(x, logits, features) if fuses else []
+
+    def _plan_fused(self, x: Factor, logits: Meta | None, features: int) -> list[LogitsProduct]:
+        from .hopper_product import LogitsProduct
+
+        strides = (x.stride, self._w.stride, None if logits is None else logits.strides[0])
+        return [
+            LogitsProduct(
+                self._placed(chunk), features, strides, self._tiles.count, self._exact, self._dtype, self._device
+            )
+            for chunk in self._fused_chunks
+        ]
+
+    def _placed(self, chunk: Chunk) -> Chunk:
+        """The chunk in the whole vocabulary."""
+        return chunk._replace(v0=self._first + chunk.v0, v1=self._first + chunk.v1)
+
+    def _plan_passes(self, chunk: Chunk, logits: Meta | None) -> list[NamedKernel]:
+        """The passes over a chunk's strips, which are cut along the tokens."""
+        copied = logits if self._strip is not None else None
+        operands = (
+            Operand("source", self._strip.dtype if self._strip else self._dtype),
+            Operand("logits", copied and copied.dtype),
+            Operand("own", I64),
+            *(Operand(name, F32) for name in ("maxima", "sums", "chosen")),
+        )
+        row, column = copied.strides if copied else (0, 0)
+        numbers = {
+            "first": self._placed(chunk).v0,
+            "columns": chunk.columns,
+            "source_row": logits.strides[0] if self._strip is None and logits is not None else chunk.columns,
+            "logits_row": row,
+            "logits_column": column,
+            "tiles_row": self._tiles.count,
+        }
+        constants = {
+            "ROUNDING": ROUNDING[F32 if self._exact else self._dtype], "EXACT": self._exact, "SHIFTS": self._shifts,
+            "SPAN": SPAN, "WIDTH": TILE[1], "BLOCK": LINE,
+        }  # fmt: skip
+        return [
+            NamedKernel(
+                row_statistics, (min(self._rows, self._tokens - t),), self._device, operands, numbers, constants,
+                num_warps=8,
+            )
+            for t in range(0, self._tokens, self._rows)
+        ]  # fmt: skip
+
+    def __call__(
+        self, x: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor | None, own: torch.Tensor,
+        workspace: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:  # fmt: skip
+        """Compute; returns the views of the tiles' statistics."""
+        views = self._tiles.views(self._tokens, workspace)
+        maxima, sums = views["maxima"], views["sums"]
+        if self._fused and aligned(x, weight, *([] if logits is None else [logits])):
+            for (_, _, v0, v1), fused in zip(self._fused_chunks, self._fused, strict=True):
+                w, tile = self._w(weight[v0:v1], workspace), (self._first + v0) // TILE[1]
+                out = None if logits is None else logits[:, v0:v1]
+                fused(x, w, out, {**views, "own": own, "maxima": maxima[:, tile:], "sums": sums[:, tile:]})
+            return views
+        if self._first == 0:  # a chunk says it all in one tile
+            maxima.fill_(-torch.inf)
+            sums.zero_()
+        for (_, _, v0, v1), passes in zip(self._chunks, self._passes, strict=True):
+            w, tile = self._w(weight[v0:v1], workspace), (self._first + v0) // TILE[1]
+            for index, kernel in enumerate(passes):
+                rows = slice(index * self._rows, min((index + 1) * self._rows, self._tokens))
+                wanted = None if logits is None else logits[rows, v0:v1]
+                source = wanted if self._strip is None else self._strip(rows.stop - rows.start, v1 - v0, workspace)
+                assert source is not None  # a strip, or logits in order
+                multiply(source, x[rows], w.t())
+                kernel(
+                    {
+                        "source": source, "logits": None if self._strip is None else wanted, "own": own[rows],
+                        "maxima": maxima[rows, tile:], "sums": sums[rows, tile:], "chosen": views["chosen"][rows],
+                    }
+                )  # fmt: skip
+        return views
+
+    def describe(self) -> str:
+        """How logits are made, in words."""
+        made = "in one Hopper kernel with their statistics" if self._fused else "by the library, then their statistics"
+        strips = f", in strips of {self._rows:,} tokens" if self._strip is not None and not self._fused else ""
+        return f"logits {made}{strips}"

@@ -1,0 +1,161 @@
+"""Where logits are kept for their statistics: in the memory of weight_grad, as far as it goes, then in the workspace.
+
+They are kept as float16 where the gradients are of a half type, less the largest logit of their tile: what counts in
+the softmax is close to that, so that this loses no more than the rounding of p does.
+
+`InWeightGrad`: a block of rows of weight_grad holds H tokens' logits of that block. Block after block is then turned
+into p, outside, and overwritten by its share of weight_grad, which is complete at once; input_grad is summed over the
+blocks in float32.
+
+`InWorkspace`: a chunk of tokens at a time has its logits in the workspace, and these are turned into p there.
+weight_grad is added up over the chunks: in float32 if such sums are within their limit, else in its own dtype.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from aclgrad.core.memory import Scratch
+from aclgrad.core.meta import Meta
+from aclgrad.core.spec import F32, Call
+from aclgrad.core.words import counted
+from aclgrad.gpu.operands import Given, NamedKernel
+from aclgrad.gpu.products import TILE
+
+from .. import choose
+from ..choose import STRIP_COLUMNS
+from ..layout import LEADING, round_up
+from ..probabilities.from_kept_logits import kept_dtype, probabilities_of_span
+from ..products import Factor, GradientSums
+from ..statistics.compute import Statistics
+from ..statistics.merge import merging_for_training
+from ..statistics.tiles import Strip, TileStatistics
+from ..tokens import TokenVectors, of_rows
+
+
+def _strip(call: Call, tokens: int, budget: int, scratch: Scratch) -> Strip | None:
+    size = choose.strip_bytes(call, budget)
+    return Strip(tokens, min(call.dims.V, STRIP_COLUMNS), F32, size, scratch) if size else None
+
+
+class InWeightGrad:
+    """The first tokens, whose logits are kept in the memory of weight_grad."""
+
+    def __init__(self, call: Call, tokens: int, budget: int) -> None:
+        features, vocabulary = call.dims[1:]
+        dtype, device, weight = call["input"].dtype, call.device, call["weight"]
+        scratch = Scratch()
+        self._tokens = slice(0, tokens)
+        x, w = Factor(call["input"], tokens, scratch), Factor(weight, STRIP_COLUMNS, scratch)
+        columns = choose.block_columns(call, tokens, budget)
+        self._spans = [(v, min(v + columns, vocabulary)) for v in range(0, vocabulary, columns)]
+        tiles = TileStatistics(tokens, vocabulary, scratch)
+        strip = _strip(call, tokens, budget, scratch)
+        self._statistics, self._fills = [], []
+        for start, end in self._spans:
+            logits = Meta((tokens, end - start), (end - start, 1), kept_dtype(dtype), device)
+            rows = Meta((end - start, features), weight.strides, dtype, device)
+            self._statistics.append(
+                Statistics(tokens, x, w, rows, logits, tiles, scratch, start, exact=True, strip=strip)
+            )  # fmt: skip
+            self._fills.append(probabilities_of_span(call, tiles, tokens, (start, end), end - start, columns))
+        self._merge = merging_for_training(tiles, tokens, (1, 1, 1, 1), device, others=False)
+        self._p = scratch.tensor((tokens, columns), dtype)
+        heights = [end - start for start, end in self._spans]
+        self._weight_grad = GradientSums(call["weight_grad"], heights, 1, scratch)
+        self._input_grad = None
+        if call["input_grad"] is not None:
+            self._input_grad = GradientSums(call["input_grad"], [tokens], len(heights), scratch)
+        self.workspace = scratch.size
+
+    def __call__(self, given: Given, of_all: TokenVectors, workspace: torch.Tensor) -> None:
+        """Compute; `of_all` are the vectors of all tokens."""
+        here = self._tokens
+        x, tokens = given["input"][here], of_rows(of_all, here)
+        weight, input_grad, weight_grad = given["weight"], given["input_grad"], given["weight_grad"]
+        memory = weight_grad.view(kept_dtype(weight_grad.dtype))
+        blocks = [
+            memory[start:end].view(-1)[: len(x) * (end - start)].view(len(x), end - start) for start, end in self._spans
+        ]
+        for (start, end), statistics, logits in zip(self._spans, self._statistics, blocks, strict=True):
+            tiles = statistics(x, weight[start:end], logits, tokens["own"], workspace)
+        self._merge({**tokens, **tiles})
+        final = self._spans[-1]
+        for span, fill, logits in zip(self._spans, self._fills, blocks, strict=True):
+            rows = slice(*span)
+            p = self._p.view(workspace)[:, : rows.stop - rows.start]
+            maxima = None if p.dtype == F32 else tiles["maxima"][:, rows.start // TILE[1] :]
+            fill({**tokens, "source": logits, "p": p, "maxima": maxima})
+            self._weight_grad(weight_grad[rows], p.t(), x, workspace, first=True, last=True)
+            if self._input_grad is not None:
+                out = input_grad[here]
+                self._input_grad(out, p, weight[rows], workspace, first=rows.start == 0, last=span == final)
+
+    def describe(self) -> str:
+        """In words."""
+        tokens, spans = self._tokens.stop, len(self._spans)
+        return f"{counted(tokens, 'token')} with logits kept in weight_grad, p in {counted(spans, 'span')} of columns"
+
+
+class InWorkspace:
+    """The tokens from `start` on, whose logits are kept in the workspace, a chunk of tokens at a time."""
+
+    def __init__(self, call: Call, start: int, budget: int) -> None:
+        tokens, _, vocabulary = call.dims
+        dtype, device = call["input"].dtype, call.device
+        scratch = Scratch()
+        rows, leading = choose.chunk_rows(call, budget), round_up(vocabulary, LEADING)
+        w = Factor(call["weight"], STRIP_COLUMNS, scratch)
+        self._x = Factor(call["input"], rows, scratch)
+        tiles = TileStatistics(rows, vocabulary, scratch)
+        strip = _strip(call, rows, budget, scratch)
+        self._p = scratch.tensor((rows, leading), dtype)
+        self._chunks = [slice(t, min(t + rows, tokens)) for t in range(start, tokens, rows)]
+        heights = [chunk.stop - chunk.start for chunk in self._chunks]
+        self._plans: dict[int, tuple[Statistics, NamedKernel, NamedKernel]] = {}
+        for height in heights:
+            if height not in self._plans:
+                logits = Meta((height, vocabulary), (leading, 1), kept_dtype(dtype), device)
+                self._plans[height] = (
+                    Statistics(
+                        height, self._x, w, call["weight"], logits, tiles, scratch, exact=True, strip=strip
+                    ),
+                    merging_for_training(tiles, height, (1, 1, 1, 1), device, others=False),
+                    probabilities_of_span(call, tiles, height, (0, vocabulary), leading, leading),
+                )  # fmt: skip
+        self._begun = start > 0  # somebody wrote to weight_grad before
+        self._input_grad, self._weight_grad = (
+            None
+            if call[name] is None
+            else GradientSums(call[name], rows_of, additions, scratch, most_bytes=choose.WEIGHT_GRAD_SUMS)
+            for name, rows_of, additions in (
+                ("input_grad", heights, 1),
+                ("weight_grad", [vocabulary], len(heights) + self._begun),
+            )
+        )
+        self.workspace = scratch.size
+
+    def __call__(self, given: Given, of_all: TokenVectors, workspace: torch.Tensor) -> None:
+        """Compute; `of_all` are the vectors of all tokens."""
+        x, weight, input_grad, weight_grad = (given[name] for name in ("input", "weight", "input_grad", "weight_grad"))
+        for here in self._chunks:
+            statistics, merge, fill = self._plans[here.stop - here.start]
+            tokens = of_rows(of_all, here)
+            p = self._p.view(workspace)[: here.stop - here.start, : len(weight)]
+            logits = p.view(kept_dtype(p.dtype))
+            tiles = statistics(self._x(x[here], workspace), weight, logits, tokens["own"], workspace)
+            merge({**tokens, **tiles})
+            fill({**tokens, "source": logits, "p": p, "maxima": None if p.dtype == F32 else tiles["maxima"]})
+            if self._input_grad is not None:
+                self._input_grad(input_grad[here], p, weight, workspace, first=True, last=True)
+            if self._weight_grad is not None:
+                first, last = here == self._chunks[0], here == self._chunks[-1]
+                self._weight_grad(
+                    weight_grad, p.t(), x[here], workspace, first=first, last=last, begun=self._begun
+                )  # fmt: skip
+
+    def describe(self) -> str:
+        """In words."""
+        chunks = len(self._chunks)
+        tokens = self._chunks[-1].stop - self._chunks[0].start
+        return f"{counted(tokens, 'token')} with logits kept in the workspace, in {counted(chunks, 'chunk')} of tokens"

@@ -1,0 +1,145 @@
+"""How a layer begins, and what it leaves behind."""
+
+from __future__ import annotations
+
+from aclgrad.cpu.compiler import jit
+from aclgrad.cpu.lanes import pointer_at
+from aclgrad.cpu.threads import share
+
+from .access import at, bytes_of, pack, panels_of
+from .products_backward import undefine_infinite, write_row
+from .recurrence_backward import recur
+from .runs import Run, time_of, valid_rows
+from .table import Field, Layer, View, view
+
+TURN = 16  # features that are turned back to rows at a time
+
+
+@jit
+def prepare(layer: Layer) -> None:
+    """Pack the weights, count the rows of gate gradients, take over dh and dc, clear what no step will write."""
+    sizes = layer.sizes
+    for d in range(sizes.directions):
+        pack_weight(layer, view(layer, d, Field.W_HH), view(layer, d, Field.PACKED_HH).address, sizes.hidden)
+        if view(layer, d, Field.PACKED_IH).address != 0:
+            pack_weight(layer, view(layer, d, Field.W_IH), view(layer, d, Field.PACKED_IH).address, sizes.features)
+        take_state(layer, view(layer, d, Field.DH), view(layer, d, Field.STATE_DH))
+        take_state(layer, view(layer, d, Field.DC), view(layer, d, Field.STATE_DC))
+        if layer.thread == 0:
+            rows = pointer_at(view(layer, d, Field.ROWS_BEFORE).address, layer.words)
+            rows[0] = 0
+            for step in range(sizes.steps):
+                rows[step + 1] = rows[step] + valid_rows(layer, d, step)
+    zeros = pointer_at(view(layer, 0, Field.ZEROS).address, layer.element)
+    for k in range(sizes.hidden if layer.thread == 0 else 0):
+        zeros[k] = 0.0
+    clear_padding(layer)
+
+
+@jit
+def pack_weight(layer: Layer, weight: View, packed: int, columns: int) -> None:
+    """The thread's share of a weight [4H, columns] as B."""
+    depth, width = 4 * layer.sizes.hidden, layer.sizes.width
+    begin, last = share(panels_of(columns, width), 1, layer.thread, layer.threads)
+    pack(layer.element, packed, weight.address, columns, weight.k, depth, weight.n, width, begin, last, 0, depth)
+    panel = depth * width
+    undefine_infinite(packed + begin * panel * bytes_of(layer.real), (last - begin) * panel, layer.real)
+
+
+@jit
+def take_state(layer: Layer, given: View, state: View) -> None:
+    """The gradient of a chain's last state, zero if there is none."""
+    sizes = layer.sizes
+    begin, last = share(sizes.batch, 1, layer.thread, layer.threads)
+    for n in range(begin, last):
+        row = pointer_at(state.address + n * sizes.blocks * sizes.width * bytes_of(layer.real), layer.real)
+        if given.address == 0:
+            for k in range(sizes.hidden):
+                row[k] = 0.0
+        else:
+            source = pointer_at(at(given, 0, n, 0, layer.element), layer.element)
+            for k in range(sizes.hidden):
+                row[k] = source[k * given.k]
+    line = sizes.blocks * sizes.width
+    undefine_infinite(state.address + begin * line * bytes_of(layer.real), (last - begin) * line, layer.real)
+
+
+@jit
+def clear_padding(layer: Layer) -> None:
+    """Past the end of a sequence dx is zero."""
+    sizes, dx = layer.sizes, view(layer, 0, Field.DX)
+    begin, last = share(sizes.steps if dx.address != 0 else 0, 1, layer.thread, layer.threads)
+    for step in range(begin, last):
+        for n in range(valid_rows(layer, 0, step), sizes.batch):
+            row = pointer_at(at(dx, time_of(layer, 0, step), n, 0, layer.element), layer.element)
+            for k in range(sizes.features):
+                row[k * dx.k] = 0.0
+
+
+@jit
+def finish(layer: Layer, run: Run) -> None:
+    """The gradients of the initial states, for a run."""
+    dh_prev, dc_prev = view(layer, run.direction, Field.DH_PREV), view(layer, run.direction, Field.DC_PREV)
+    if dh_prev.address != 0:
+        recur(layer, run, layer.sizes.steps)
+        write_state(layer, run, view(layer, run.direction, Field.STATE_DH), dh_prev)
+    if dc_prev.address != 0:
+        write_state(layer, run, view(layer, run.direction, Field.STATE_DC), dc_prev)
+
+
+@jit
+def write_state(layer: Layer, run: Run, state: View, target: View) -> None:
+    """Round a carried gradient into an output."""
+    sizes = layer.sizes
+    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
+        source = pointer_at(state.address + n * sizes.blocks * sizes.width * bytes_of(layer.real), layer.real)
+        row = pointer_at(at(target, 0, n, 0, layer.element), layer.element)
+        for k in range(run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)):
+            row[k * target.k] = source[k]
+
+
+@jit
+def write_params(layer: Layer, direction: int) -> None:
+    """The thread's share of the weight and bias gradients, block of hidden units by block."""
+    sizes = layer.sizes
+    if view(layer, direction, Field.DW).address == 0:
+        return
+    sums = view(layer, direction, Field.DB)
+    begin, last = share(4 * sizes.blocks, 1, layer.thread, layer.threads)
+    for panel in range(begin, last):
+        first = panel % sizes.blocks * sizes.width
+        count = min(sizes.width, sizes.hidden - first)
+        row = panel // sizes.blocks * sizes.hidden + first
+        turn_back(layer, direction, panel, row, count, 0, sizes.features, view(layer, direction, Field.DW_IH))
+        turn_back(
+            layer, direction, panel, row, count, sizes.features, sizes.hidden, view(layer, direction, Field.DW_HH)
+        )
+        if sums.address != 0:
+            source = pointer_at(sums.address + panel * sizes.width * bytes_of(layer.wide), layer.wide)
+            for name in (Field.DB_IH, Field.DB_HH):
+                bias = view(layer, direction, name)
+                target = pointer_at(at(bias, 0, 0, row, layer.element), layer.element)
+                for k in range(count):
+                    target[k * bias.k] = source[k]
+
+
+@jit
+def turn_back(
+    layer: Layer, direction: int, panel: int, row: int, count: int, first: int, features: int, target: View
+) -> None:
+    """Rows [row, row + count) of a weight gradient, from a panel of columns of the transposed one."""
+    sizes, real = layer.sizes, layer.real
+    line = 4 * sizes.blocks * sizes.width
+    block = view(layer, direction, Field.DW).address + (first * line + panel * sizes.width) * bytes_of(real)
+    if bytes_of(layer.element) == bytes_of(real) and target.k == 1 and target.n >= features:
+        rows = at(target, 0, row, 0, real)
+        pack(real, rows, block, features, line, count, 1, target.n, 0, 1, 0, count)
+        return
+    tile = view(layer, direction, Field.TURNED).address + panel * sizes.width * TURN * bytes_of(real)
+    for begin in range(0, features, TURN):
+        some = min(TURN, features - begin)
+        source = block + begin * line * bytes_of(real)
+        pack(real, tile, source, some, line, count, 1, TURN, 0, 1, 0, count)
+        for r in range(count):
+            to = at(target, 0, row + r, begin, layer.element)
+            write_row(layer, some, tile + r * TURN * bytes_of(real), to, target.k, False)

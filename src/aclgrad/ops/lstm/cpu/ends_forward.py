@@ -1,0 +1,97 @@
+"""How the forward pass of a layer begins, and the states it ends with."""
+
+from __future__ import annotations
+
+from aclgrad.cpu.compiler import jit
+from aclgrad.cpu.lanes import pointer_at
+from aclgrad.cpu.threads import share
+
+from .access import at, bytes_of, pack
+from .recurrence_forward import GATES, copy_line, pack_state, previous
+from .runs import Run, valid_at
+from .table import Field, Layer, View, view
+
+
+@jit
+def prepare_forward(layer: Layer) -> None:
+    """Pack the weights, add the biases, count the rows, clear what stands for absent states."""
+    sizes = layer.sizes
+    for d in range(sizes.directions):
+        pack_rows(layer, view(layer, d, Field.W_HH), view(layer, d, Field.PACKED_HH).address, sizes.hidden)
+        pack_rows(layer, view(layer, d, Field.W_IH), view(layer, d, Field.PACKED_IH).address, sizes.features)
+        add_biases(layer, d)
+    if layer.thread == 0:
+        rows = pointer_at(view(layer, 0, Field.ROWS_BEFORE).address, layer.words)
+        rows[0] = 0
+        for t in range(sizes.steps):
+            rows[t + 1] = rows[t] + (sizes.batch if sizes.training == 1 else valid_at(layer, 0, t))
+        zeros = pointer_at(view(layer, 0, Field.ZEROS).address, layer.element)
+        for k in range(sizes.hidden):
+            zeros[k] = 0.0
+
+
+@jit
+def pack_rows(layer: Layer, weight: View, packed: int, depth: int) -> None:
+    """The thread's share of the rows of a weight [4H, depth] as B: block by block the four gates."""
+    sizes = layer.sizes
+    begin, last = share(GATES * sizes.blocks, 1, layer.thread, layer.threads)
+    for panel in range(begin, last):
+        unit = panel // GATES * sizes.width
+        pack(
+            layer.element, packed + panel * depth * sizes.width * bytes_of(layer.real),
+            at(weight, 0, panel % GATES * sizes.hidden + unit, 0, layer.element),
+            min(sizes.width, sizes.hidden - unit), weight.n, depth, weight.k, sizes.width, 0, 1, 0, depth,
+        )  # fmt: skip
+
+
+@jit
+def add_biases(layer: Layer, direction: int) -> None:
+    """The thread's share of b_ih + b_hh, rounded to the tensors' dtype, in the order of the gates' panels."""
+    sizes = layer.sizes
+    b_ih, b_hh = view(layer, direction, Field.B_IH), view(layer, direction, Field.B_HH)
+    begin, last = share(GATES * sizes.blocks, 1, layer.thread, layer.threads)
+    for panel in range(begin, last):
+        unit = panel // GATES * sizes.width
+        row = panel % GATES * sizes.hidden + unit
+        target = view(layer, direction, Field.BIAS).address + panel * sizes.width * bytes_of(layer.real)
+        for k in range(min(sizes.width, sizes.hidden - unit)):
+            total = pointer_at(target + k * bytes_of(layer.real), layer.real)
+            total[0] = 0.0
+            if b_ih.address != 0:
+                rounded = pointer_at(target + k * bytes_of(layer.real), layer.element)
+                rounded[0] = (
+                    pointer_at(at(b_ih, 0, 0, row + k, layer.element), layer.element)[0]
+                    + pointer_at(at(b_hh, 0, 0, row + k, layer.element), layer.element)[0]
+                )
+                total[0] = rounded[0]
+
+
+@jit
+def begin_forward(layer: Layer, run: Run) -> None:
+    """Take over a run's initial states: h for the first step, and where no activations are saved both for all steps."""
+    d = run.direction
+    h0 = view(layer, d, Field.H0)
+    pack_state(layer, run, h0, 0, -1)
+    if layer.sizes.training == 0:
+        copy_state(layer, run, h0, 0, view(layer, d, Field.H))
+        copy_state(layer, run, view(layer, d, Field.C0), 0, view(layer, d, Field.C))
+
+
+@jit
+def finish_forward(layer: Layer, run: Run) -> None:
+    """The states a run ends with."""
+    d, steps = run.direction, layer.sizes.steps
+    h, t = previous(layer, d, steps, Field.H, Field.H0)
+    c, _ = previous(layer, d, steps, Field.C, Field.C0)
+    copy_state(layer, run, h, t, view(layer, d, Field.HY))
+    copy_state(layer, run, c, t, view(layer, d, Field.CY))
+
+
+@jit
+def copy_state(layer: Layer, run: Run, source: View, t: int, target: View) -> None:
+    """A run's part of a state."""
+    sizes, element = layer.sizes, layer.element
+    k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
+    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
+        row, to = at(source, t, n, k0, element), at(target, 0, n, k0, element)
+        copy_line(k1 - k0, row, source.k, to, target.k, element)

@@ -1,0 +1,1 @@
+"""CPU kernels of synchronised batch norm, one file for each idea."""

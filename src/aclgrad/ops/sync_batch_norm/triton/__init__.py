@@ -1,0 +1,1 @@
+"""GPU kernels of synchronised batch norm; `README.md` is the map."""
