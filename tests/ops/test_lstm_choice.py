@@ -13,6 +13,7 @@ from aclgrad.ops.lstm.triton.choose import Candidate, backward_candidates, cheap
 from aclgrad.ops.lstm.triton.limits import Limits
 from aclgrad.ops.lstm.triton.operands import NamedKernel, Operand, Operands
 from aclgrad.ops.lstm.triton.recurrence.per_step.cut import PerStep, Product
+from aclgrad.ops.lstm.triton.recurrence.warp_specialised.cut import WarpSpecialisedForward
 from aclgrad.testing.cases import Case
 
 H200 = Limits(programs=132, all_shared=232448, warpgroups=True)
@@ -26,9 +27,10 @@ def dims(batch, hidden, steps=128):
 
 def test_the_cheapest_way_runs_and_of_equals_the_first():
     own, library, split = (PerStep(product) for product in Product)
-    choice = cheapest([Candidate(own, 3.0), Candidate(library, 2.0), Candidate(split, 2.0)])
+    resident = WarpSpecialisedForward(256)
+    choice = cheapest([Candidate(own, 3.0), Candidate(library, 2.0), Candidate(split, 2.0), Candidate(resident, 4.0)])
     assert (choice.way, choice.microseconds) == (library, 2.0)
-    assert choice.runner_up == Candidate(split, 2.0)
+    assert choice.runner_up == Candidate(resident, 4.0), "the best of another way, not of the same with other products"
     assert cheapest([Candidate(own, 3.0)]).runner_up is None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -42,6 +42,14 @@ def jit(function: Callable[..., Any]) -> Any:
     return triton.jit(function)
 
 
+class Loaded(NamedTuple):
+    """A compiled kernel, its grid, and the values of all parameters of its function."""
+
+    kernel: Any  # Triton's
+    grid: Grid
+    values: tuple[Any, ...]
+
+
 class Kernel:
     """A Triton function with its grid, numbers and constants. `kernel(*tensors)` launches it on the current stream.
 
@@ -50,8 +58,8 @@ class Kernel:
     """
 
     __slots__ = (
-        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_misaligned", "_numbers", "_options",
-        "_run",
+        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_loaded", "_misaligned", "_numbers",
+        "_options", "_run",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +82,7 @@ class Kernel:
         self._constants = dict(constants or {})
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
+        self._loaded: dict[tuple[StandIn, ...], Any] = {}
         self._run = None if INTERPRETING or self._empty else self._compiled(self._dtypes)
 
     def __call__(self, *pointers: Pointer) -> None:
@@ -100,10 +109,20 @@ class Kernel:
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
+    def loaded(self, addresses: Sequence[int]) -> Loaded | None:
+        """What the driver is given to launch it with pointers to these addresses; None if it is not compiled."""
+        if self._run is None:
+            return None
+        lying = stand_ins(self._dtypes, addresses)
+        if lying not in self._loaded:
+            self._for_addresses(addresses)
+        return Loaded(self._loaded[lying], self._grid, (*addresses, *self._numbers, *self._constants.values()))
+
     def _compiled(self, pointers: Sequence[Any]) -> Callable[..., None]:
         """The launcher for pointers that stand for themselves by their dtypes if aligned, or by `Misaligned`."""
         arguments = (*pointers, *self._numbers)
         kernel = compiled(self._function, arguments, self._grid, self._device, **self._constants, **self._options)
+        self._loaded[tuple(pointers)] = kernel
         return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
     def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:

@@ -18,10 +18,10 @@ import triton
 from aclgrad.gpu.launch import INTERPRETING
 
 from ..dims import LstmDims
+from .fp16_split.products import FINE_SUM_LENGTH
 from .limits import Limits
 from .problem import Problem
-from .recurrence.per_step import cut as per_step
-from .recurrence.per_step.cut import PerStep, Product
+from .recurrence.per_step.cut import PerStep, Product, per_step_backward, per_step_forward
 from .recurrence.persistent.backward_cut import (
     WARPGROUP_UNITS,
     PersistentBackward,
@@ -78,11 +78,21 @@ With one row they fit what was measured for 1024 units; the second is a guess to
 SPECIALISED_FORWARD, SPECIALISED_FORWARD_TILE = 7.5, 0.8
 """Of warp-specialised pairs at least, and for every tile of the depth."""
 
-BACKWARD_LAUNCHES, BACKWARD_SPLIT_LAUNCHES, FORWARD_LAUNCH = 40, 16, 7.0
-"""Of a step that is launched by itself, at least; the second for each direction."""
+STEP_LAUNCH, STEP_ELEMENT, PARTIAL_ELEMENT = 2.2, 7e-6, 1.5e-6
+"""Of the kernel of a step that is launched by itself: at least, for each element, for each partial product of one."""
 
-STEP_RATE, FLOAT32_STEP_RATE, SPLIT_STEP_RATE = 200e6, 30e6, 300e6
-"""Multiplications in a microsecond by all of the device, in a step that is launched by itself."""
+LIBRARY_PRODUCT, LIBRARY_TERM = 2.6, 1.1e-3
+"""Of a product of the library: at least, and for each term of its depth."""
+
+OWN_TERM = 4e-3
+"""For each term of the depth of a product in the kernel of a step."""
+
+# What all of the device does in a microsecond, in a step that is launched by itself
+LIBRARY_RATE, OWN_RATE, FLOAT32_SLOWER = 390e6, 200e6, 12
+"""Multiplications by the library and in the kernel; how many times longer a product of float32 takes the library."""
+
+CACHE, CACHE_RATE, MEMORY_RATE = 40e6, 6.3e6, 3.8e6
+"""Bytes that stay in its cache from step to step; bytes that it reads from there, and from memory."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +135,15 @@ def choose(problem: Problem, *, precise: bool = True, split_delta: bool = False)
 
 def cheapest(candidates: list[Candidate]) -> Choice:
     """The cheapest; of equals the first."""
-    ranked = sorted(candidates, key=lambda candidate: candidate.microseconds)
-    return Choice(ranked[0].way, ranked[0].microseconds, ranked[1] if len(ranked) > 1 else None)
+    first, *others = sorted(candidates, key=lambda candidate: candidate.microseconds)
+    runner_up = next((candidate for candidate in others if candidate.way.name != first.way.name), None)
+    return Choice(first.way, first.microseconds, runner_up)
 
 
 def backward_candidates(
     dims: LstmDims, dtype: torch.dtype, limits: Limits | None, *, split_delta: bool = True
 ) -> list[Candidate]:
-    """The best of each way for the gradient, the preferred one of equals first."""
-    stepwise = per_step.backward(dims, dtype)
+    """The best of each way for the gradient, the preferred one of equals first; launches per step by who multiplies."""
     found: list[Candidate | None] = []
     if limits is not None:
         if split_delta and row_owner.takes(dims, dtype, limits):
@@ -144,13 +154,15 @@ def backward_candidates(
             ]
         size = dtype.itemsize
         found.append(best(persistent_backward(dims, size, limits), lambda cut: persistent_backward_us(cut, dims, size)))
-    stepwise_us = per_step_backward_us(stepwise, dims, dtype)
-    return [*(candidate for candidate in found if candidate is not None), Candidate(stepwise, stepwise_us)]
+    found += [Candidate(way, per_step_backward_us(way, dims, dtype)) for way in per_step_backward(dims, dtype)]
+    return [candidate for candidate in found if candidate is not None]
 
 
 def forward_candidates(dims: LstmDims, split: int, limits: Limits | None) -> list[Candidate]:
     """The best of each way for the forward pass, the preferred one of equals first; operands have `split` parts."""
-    found: list[Candidate | None] = [Candidate(per_step.forward(dims, split), per_step_forward_us(dims, split))]
+    found: list[Candidate | None] = [
+        Candidate(way, per_step_forward_us(way, dims, split)) for way in per_step_forward(dims)
+    ]
     if limits is not None and dims.T > 1:
         specialised = warp_specialised.warp_specialised_forward(dims, split, limits)
         found += [
@@ -237,14 +249,41 @@ def specialised_forward_us(cut: WarpSpecialisedForward, dims: LstmDims) -> float
     return SPECIALISED_FORWARD + warp_specialised.forward_tiles(dims) * SPECIALISED_FORWARD_TILE
 
 
+def library_us(rows: int, columns: int, depth: int, itemsize: int, *, terms: int = 1) -> float:
+    """One product of the library: the latency of its depth, the weights read, or the multiplications."""
+    weights = columns * depth * itemsize * terms
+    read = weights / (CACHE_RATE if weights <= CACHE else MEMORY_RATE)
+    work = rows * columns * depth * terms / LIBRARY_RATE
+    return LIBRARY_PRODUCT + max(depth * LIBRARY_TERM, read, work)
+
+
 def per_step_backward_us(way: PerStep, dims: LstmDims, dtype: torch.dtype) -> float:
-    """Launches and multiplications."""
-    work = dims.D * dims.N * 4 * dims.H * dims.H
+    """The products of all directions, then a launch over all elements."""
+    rows, units, depth = dims.N, dims.H, 4 * dims.H
+    elements = STEP_LAUNCH + dims.D * rows * units * STEP_ELEMENT
     if way.product is Product.SPLIT_LIBRARY:
-        return BACKWARD_SPLIT_LAUNCHES * dims.D + 3 * work / SPLIT_STEP_RATE
-    return BACKWARD_LAUNCHES + work / (FLOAT32_STEP_RATE if dtype == torch.float32 else STEP_RATE)
+        partials = PARTIAL_ELEMENT * 3 * way.partials * dims.D * rows * units
+        return elements + partials + dims.D * library_us(rows, units, depth // way.partials, 2, terms=3 * way.partials)
+    if way.product is Product.LIBRARY:
+        rate = FLOAT32_SLOWER if dtype == torch.float32 else 1
+        return elements + dims.D * rate * library_us(rows, units, depth, dtype.itemsize)
+    return elements + own_product_us(dims, 6 if dtype == torch.float32 else 1)
 
 
-def per_step_forward_us(dims: LstmDims, split: int) -> float:
-    """A launch and multiplications."""
-    return FORWARD_LAUNCH + dims.D * dims.N * 4 * dims.H * dims.H * (6 if split == 2 else 1) / STEP_RATE
+def per_step_forward_us(way: PerStep, dims: LstmDims, split: int) -> float:
+    """The products of all directions, then a launch over all elements."""
+    elements = STEP_LAUNCH + dims.D * dims.N * dims.H * STEP_ELEMENT
+    if way.product is Product.LIBRARY:
+        if split == 1:
+            return elements + dims.D * library_us(dims.N, 4 * dims.H, dims.H, 2)
+        pieces = 2 + math.ceil(dims.H / FINE_SUM_LENGTH)
+        whole = library_us(dims.N, 4 * dims.H, dims.H, 2, terms=3)
+        sums = (pieces - 1) * (LIBRARY_PRODUCT + dims.N * 4 * dims.H * 8 / CACHE_RATE)
+        return elements + dims.D * (whole + sums)
+    return elements + own_product_us(dims, 6 if split == 2 else 1)
+
+
+def own_product_us(dims: LstmDims, factor: int) -> float:
+    """A product inside of the kernel of a step, of `factor` times as many multiplications."""
+    work = dims.D * dims.N * 4 * dims.H * dims.H * factor
+    return dims.H * OWN_TERM + work / OWN_RATE

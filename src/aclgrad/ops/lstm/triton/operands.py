@@ -8,7 +8,7 @@ all names against the kernel's own signature come from that table; positions app
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -16,6 +16,8 @@ import torch
 from aclgrad.core.memory import Piece
 from aclgrad.gpu.addresses import placed
 from aclgrad.gpu.launch import INTERPRETING, Kernel, Number, Pointer
+from aclgrad.gpu.products import LibraryProduct
+from aclgrad.gpu.steps import run_steps
 
 if TYPE_CHECKING:
     from aclgrad.gpu.hopper import Block
@@ -109,9 +111,11 @@ class StepKernel:
         dtypes = (*self._operands.dtypes, 0)
         self._kernel = Kernel(function, grid, device, dtypes, tuple(numbers.values()), constants, **options)
 
-    def of(self, given: Given, workspace: torch.Tensor) -> Callable[[int], None]:
-        """The launch of a step, by its number."""
-        return self._kernel.fixed(*self._operands.pointers(given, workspace))
+    def run(
+        self, given: Given, workspace: torch.Tensor, steps: int, products: Sequence[Sequence[LibraryProduct]] = ((),)
+    ) -> None:
+        """Launch steps 0, 1, … behind their products, see `run_steps`."""
+        run_steps(self._kernel, self._operands.pointers(given, workspace), steps, products)
 
 
 class NamedBulkKernel:
