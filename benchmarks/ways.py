@@ -57,6 +57,11 @@ class Timed:
     measured: float
     host: float
 
+    def row(self) -> dict[str, Any]:
+        """For a file: the point's sizes beside the figures, of which three digits are more than the noise allows."""
+        times = {"modelled_us": self.modelled, "gpu_us": self.measured, "host_us": self.host}
+        return {**asdict(self.point), "way": self.way, **{name: float(f"{us:.3g}") for name, us in times.items()}}
+
 
 def drawn(seed: int, count: int, dtypes: Sequence[str], largest: float) -> Iterator[Point]:
     """Sizes drawn log-uniformly; both passes of each."""
@@ -231,7 +236,8 @@ def main() -> None:
     found = measure(points, options.workers, console, options.seconds)
     show(found, console)
     if options.json:
-        options.json.write_text(json.dumps([asdict(timed) for timed in found], indent=1) + "\n")
+        lines = [json.dumps(timed.row(), ensure_ascii=False) for timed in found]
+        options.json.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ..cpu.calls import CCall, walk
-from ..cpu.openmp import address
 from .launch import INTERPRETING, Kernel, Loaded, Pointer
 from .products import LibraryProduct, multiply
+
+if TYPE_CHECKING:
+    from ..cpu.calls import CCall  # compiles with numba, which is imported when it is needed
 
 TRANSPOSED, AS_IT_IS = 1, 0  # CUBLAS_OP_T, CUBLAS_OP_N
 TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14}  # CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF
@@ -42,6 +43,8 @@ def library() -> Library | None:
     """Those of the libraries that torch has loaded; None where there are none."""
     if INTERPRETING or torch.version.cuda is None:
         return None
+    from ..cpu.openmp import address
+
     try:
         linked = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
@@ -62,6 +65,8 @@ def run_steps(
     if calls is None:
         _python_steps(kernel, pointers, steps, products)
         return
+    from ..cpu.calls import walk
+
     phases, clock, _alive = calls
     failed = walk([[phases[0][-1]]], clock, 0, 1)
     if not failed and steps > 1:
@@ -139,7 +144,7 @@ def _launch(loaded: Loaded, slots: np.ndarray[Any, Any]) -> CCall:
     parameters = slots.ctypes.data + 4 * slots.size  # the second half
     threads = 32 * metadata.num_warps
     arguments = [loaded.kernel.function, *loaded.grid, threads, 1, 1, metadata.shared, stream, parameters]
-    return CCall(known.launch, arguments)
+    return _c_call(known.launch, arguments)
 
 
 def _product(product: LibraryProduct, handle: int) -> CCall:
@@ -165,7 +170,13 @@ def _product(product: LibraryProduct, handle: int) -> CCall:
     arguments += [one if product.adds else zero, *operands[2], *([out.shape[0]] if batched else [])]
     arguments += [COMPUTE_TF32 if tf32 else COMPUTE, ALGORITHM]
     a_at = 7 + len(operands[0])  # behind b
-    return CCall(known.multiply_batch if batched else known.multiply, arguments, {a_at: step})
+    return _c_call(known.multiply_batch if batched else known.multiply, arguments, {a_at: step})
+
+
+def _c_call(function: int, arguments: Sequence[int], advances: dict[int, int] | None = None) -> CCall:
+    from ..cpu.calls import CCall
+
+    return CCall(function, arguments, advances or {})
 
 
 def _layout(matrix: torch.Tensor) -> tuple[int, int]:
