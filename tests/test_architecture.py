@@ -29,7 +29,7 @@ PUBLIC = {"__init__", "acl", "aclnn", "nn", "torch_npu"}
 LAYERS = {
     "core": ("core",),
     "cpu": ("core", "cpu"),
-    "gpu": ("core", "gpu"),
+    "gpu": ("core", "cpu", "gpu"),  # compiled code launches the steps of a recurrence
     "ops": ("core", "cpu", "gpu", "ops"),
     "frontends": ("core", "frontends"),
     "public": ("core", "cpu", "gpu", "ops", "frontends", "public"),

@@ -1,7 +1,9 @@
 """How an LSTM runs on a GPU is decided in one place, can be told in words, and its kernels take operands by name."""
 
+import json
 import runpy
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 import torch
@@ -15,10 +17,13 @@ from aclgrad.ops.lstm import cases, cases_lstm, spec
 from aclgrad.ops.lstm.dims import LstmDims
 from aclgrad.ops.lstm.triton.choose import Candidate, backward_candidates, cheapest, forward_candidates
 from aclgrad.ops.lstm.triton.limits import Limits
+from aclgrad.ops.lstm.triton.recurrence.per_step import cut
 from aclgrad.ops.lstm.triton.recurrence.per_step.cut import PerStep, Product
+from aclgrad.ops.lstm.triton.recurrence.warp_specialised.cut import WarpSpecialisedForward
 from aclgrad.testing.cases import Case
 
 H200 = Limits(programs=132, all_shared=232448, warpgroups=True)
+MEASURED = Path(__file__).parents[2] / "benchmarks" / "results" / "ways" / "nvidia-h200.json"
 CPU = torch.device("cpu")
 interpreted = pytest.mark.skipif(not INTERPRETING, reason="needs Triton's interpreter: TRITON_INTERPRET=1")
 
@@ -29,9 +34,10 @@ def dims(batch, hidden, steps=128):
 
 def test_the_cheapest_way_runs_and_of_equals_the_first():
     own, library, split = (PerStep(product) for product in Product)
-    choice = cheapest([Candidate(own, 3.0), Candidate(library, 2.0), Candidate(split, 2.0)])
+    resident = WarpSpecialisedForward(256)
+    choice = cheapest([Candidate(own, 3.0), Candidate(library, 2.0), Candidate(split, 2.0), Candidate(resident, 4.0)])
     assert (choice.way, choice.microseconds) == (library, 2.0)
-    assert choice.runner_up == Candidate(split, 2.0)
+    assert choice.runner_up == Candidate(resident, 4.0), "the best of another way, not of the same with other products"
     assert cheapest([Candidate(own, 3.0)]).runner_up is None
 
 
@@ -44,7 +50,7 @@ def test_the_cheapest_way_runs_and_of_equals_the_first():
         ),
         (
             backward_candidates(dims(64, 1024), F32, H200),
-            "row owners, groups of 64 rows, 1 a program, split-K 8, … µs a step modelled; per step: …",
+            "row owners, groups of 64 rows, 1 a program, split-K 8, … µs a step modelled; persistent grid: …",
         ),
         (
             backward_candidates(dims(256, 1024), F32, H200),
@@ -71,6 +77,33 @@ def test_a_choice_is_told_in_words(candidates, text):
     assert len(described) == len(words)
     for found, expected in zip(described, words, strict=True):
         assert found == expected or (expected == "…" and float(found) > 0)
+
+
+def measured():
+    """What every way took on an H200, by point (`benchmarks/ways.py`): {way: microseconds a step, GPU and host}."""
+    points = {}
+    for row in json.loads(MEASURED.read_text(encoding="utf-8")):
+        sizes = tuple(row[name] for name in ("dtype", "forward", "T", "N", "H", "D"))
+        points.setdefault(sizes, {})[row["way"]] = max(row["gpu_us"], row["host_us"])
+    return points
+
+
+def test_the_models_rank_what_was_measured(monkeypatch):
+    """Drawn sizes, both dtypes and passes: what is chosen takes hardly longer than what was fastest."""
+    monkeypatch.setattr(cut, "INTERPRETING", False)
+    losses = {}
+    for (dtype, forward, T, N, H, D), times in measured().items():
+        size = LstmDims(T, N, H, H, 1, D, 2, False, False)
+        if forward:
+            found = forward_candidates(size, 2 if dtype == "float32" else 1, H200)
+        else:
+            found = backward_candidates(size, getattr(torch, dtype), H200)
+        way = cheapest(found).way.describe()
+        if way in times:  # cuts may change when models do
+            losses[dtype, forward, N, H, D] = times[way] / min(times.values())
+    assert len(losses) >= 100
+    assert geometric_mean(losses.values()) <= 1.02, losses
+    assert max(losses.values()) <= 1.5, max(losses, key=losses.get)
 
 
 @interpreted

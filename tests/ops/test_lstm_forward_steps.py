@@ -10,7 +10,7 @@ from aclgrad.core.memory import tensors_in
 from aclgrad.core.spec import BF16, F16, F32
 from aclgrad.ops.lstm import cases_lstm, reference, spec
 from aclgrad.ops.lstm.triton import choose
-from aclgrad.ops.lstm.triton.recurrence.per_step import cut
+from aclgrad.ops.lstm.triton.recurrence.per_step.cut import PerStep, Product
 from aclgrad.testing import assert_within_baseline
 from aclgrad.testing.cases import Case
 
@@ -41,10 +41,9 @@ def nothing_resident(monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.interpreted(dtype=[F32, F16])
 @pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
-@pytest.mark.parametrize("library", [True, False], ids=["library", "own"])
-def test_products_of_the_library_and_of_the_kernel(library, dtype, monkeypatch):
-    rows = 2 if library else 1000
-    monkeypatch.setattr(cut, "FORWARD_LIBRARY_ROWS", {1: rows, 2: rows})
+@pytest.mark.parametrize("product", [Product.LIBRARY, Product.KERNEL], ids=["library", "own"])
+def test_products_of_the_library_and_of_the_kernel(product, dtype, monkeypatch):
+    monkeypatch.setattr(choose, "per_step_forward", lambda dims: [PerStep(product)])
     check(dtype, 4, 3, 5, 20, directions=2)
     check(dtype, 5, 4, 3, 9, layers=2, directions=2, lengths=(5, 3, 3, 1))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -45,6 +45,14 @@ def jit(function: Callable[..., Any]) -> Any:
     return triton.jit(function)
 
 
+class Loaded(NamedTuple):
+    """A compiled kernel, its grid, and the values of all parameters of its function."""
+
+    kernel: Any  # Triton's
+    grid: Grid
+    values: tuple[Any, ...]
+
+
 class Specialised:
     """A function with its grid, numbers and constants, compiled when it is made: for pointers that are aligned.
 
@@ -53,8 +61,8 @@ class Specialised:
     """
 
     __slots__ = (
-        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_misaligned", "_numbers", "_options",
-        "_run",
+        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_loaded", "_misaligned", "_numbers",
+        "_options", "_run",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +85,7 @@ class Specialised:
         self._constants = dict(constants or {})
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
+        self._loaded: dict[tuple[StandIn, ...], Any] = {}
         self._run = None if self._empty else self._specialised(self._dtypes)
 
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
@@ -137,10 +146,19 @@ class Kernel(Specialised):
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
+    def loaded(self, addresses: Sequence[int]) -> Loaded | None:
+        """What the driver is given to launch it with pointers to these addresses; None if it is not compiled."""
+        if self._run is None:
+            return None
+        lying = stand_ins(self._dtypes, addresses)
+        if lying not in self._loaded:
+            self._for_addresses(addresses)
+        return Loaded(self._loaded[lying], self._grid, (*addresses, *self._numbers, *self._constants.values()))
+
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
         if INTERPRETING:
             return None
-        kernel = self._compiled(*self._arguments(pointers))
+        kernel = self._loaded[tuple(pointers)] = self._compiled(*self._arguments(pointers))
         return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
 
     def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:

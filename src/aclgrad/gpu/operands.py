@@ -21,6 +21,8 @@ from ..core.memory import Piece
 from ..core.spec import Call
 from .addresses import placed
 from .launch import INTERPRETING, Kernel, Number, Pointer
+from .products import LibraryProduct
+from .steps import run_steps
 
 if TYPE_CHECKING:
     from .hopper import Block
@@ -187,9 +189,11 @@ class StepKernel:
         dtypes = (*self._operands.dtypes, 0)
         self._kernel = Kernel(function, grid, device, dtypes, tuple(numbers.values()), constants, **options)
 
-    def of(self, given: Given, workspace: torch.Tensor) -> Callable[[int], None]:
-        """The launch of a step, by its number."""
-        return self._kernel.fixed(*self._operands.pointers(given, workspace))
+    def run(
+        self, given: Given, workspace: torch.Tensor, steps: int, products: Sequence[Sequence[LibraryProduct]] = ((),)
+    ) -> None:
+        """Launch steps 0, 1, … behind their products, see `run_steps`."""
+        run_steps(self._kernel, self._operands.pointers(given, workspace), steps, products)
 
 
 class NamedBulkKernel:

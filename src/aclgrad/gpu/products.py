@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from .launch import INTERPRETING
 
 TILE = (128, 256)
 """Rows and columns of a large product that a multiprocessor takes at a time; our own products do likewise."""
+
+
+class LibraryProduct(NamedTuple):
+    """out = a · b, or out += a · b if it `adds`; of two or three dimensions, as `multiply` takes them.
+
+    In a recurrence (`steps`) `a` is as it is before step 1, and lies `advance` elements further at every next step.
+    """
+
+    out: torch.Tensor
+    a: torch.Tensor
+    b: torch.Tensor
+    adds: bool = False
+    advance: int = 0
 
 
 def multiply(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, add: bool = False) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 import triton
@@ -18,10 +18,10 @@ import triton
 from aclgrad.gpu.launch import INTERPRETING
 
 from ..dims import LstmDims
+from .fp16_split.products import FINE_SUM_LENGTH
 from .limits import Limits
 from .problem import Problem
-from .recurrence.per_step import cut as per_step
-from .recurrence.per_step.cut import PerStep, Product
+from .recurrence.per_step.cut import PerStep, Product, per_step_backward, per_step_forward
 from .recurrence.persistent.backward_cut import (
     WARPGROUP_UNITS,
     PersistentBackward,
@@ -64,25 +64,67 @@ GRID_BARRIER, SECOND_GRID_BARRIER = 1.5, 1.8
 BACKWARD_ROW_BLOCK, FORWARD_ROW_BLOCK, FORWARD_CELL = 3.0, 0.3, 0.25
 """For every one of several row blocks, backward; forward for every further one; for every further h of a thread."""
 
-WARPGROUP_PRODUCT, WARPGROUP_ROW, WARPGROUP_ROW_BLOCK, WARPGROUP_SUM = 1.7, 0.007, 1.0, 0.1
+WARPGROUP_PRODUCT, WARPGROUP_ROW, WARPGROUP_ROW_BLOCK, WARPGROUP_SUM = 1.7, 0.007, 5.0, 0.1
 """Forward, of a product by warpgroups on top of reading: at least, for every row, for every one of several row blocks,
 and for every tile of the depth where operands are split."""
 
 ROW_OWNER_BARRIERS, ROW_OWNER_BLOCK = 3.2, 0.36
 """Of row owners at least, and for every block of the depth."""
 
-SPECIALISED_BACKWARD, SPECIALISED_ROW, SPECIALISED_BACKWARD_TILE = 9.2, 3.0, 0.56
+SPECIALISED_BACKWARD, SPECIALISED_ROW, SPECIALISED_BACKWARD_TILE = 9.2, 0.5, 0.56
 """Of warp-specialised row owners at least, for every further row that a program owns, and for every tile of the depth.
-With one row they fit what was measured for 1024 units; the second is a guess to be on the safe side."""
+They fit what was measured for 1024 units with one row and for 192 units with four."""
 
 SPECIALISED_FORWARD, SPECIALISED_FORWARD_TILE = 7.5, 0.8
 """Of warp-specialised pairs at least, and for every tile of the depth."""
 
-BACKWARD_LAUNCHES, BACKWARD_SPLIT_LAUNCHES, FORWARD_LAUNCH = 40, 16, 7.0
-"""Of a step that is launched by itself, at least; the second for each direction."""
+HOST_LAUNCH, HOST_PRODUCT = 7.8, 13.5
+"""Of the host, for a launch and for a product of the library: a step takes no less than its launches take the host."""
 
-STEP_RATE, FLOAT32_STEP_RATE, SPLIT_STEP_RATE = 200e6, 30e6, 300e6
-"""Multiplications in a microsecond by all of the device, in a step that is launched by itself."""
+
+class StepTime(NamedTuple):
+    """Of a step that is launched by itself: fixed, and for each of what it depends on.
+
+    Lines fitted to steps measured at sizes drawn at random (`python -m benchmarks.ways`); they hold within a quarter.
+    """
+
+    fixed: float = 0.0
+    direction: float = 0.0
+    unit: float = 0.0  # of hidden units, the depth of products
+    million_products: float = 0.0  # multiplications of δ · w_hh or w_hh · h
+    million_weights: float = 0.0  # elements of w_hh
+    thousand_elements: float = 0.0  # of dh or h
+
+    def of(self, dims: LstmDims) -> float:
+        """Microseconds."""
+        weights, elements = dims.D * 4 * dims.H * dims.H, dims.D * dims.N * dims.H
+        return (1 if dims.H % ALIGNED_UNITS == 0 else UNALIGNED) * (
+            self.fixed
+            + self.direction * dims.D
+            + self.unit * dims.H
+            + self.million_products * dims.N * weights / 1e6
+            + self.million_weights * weights / 1e6
+            + self.thousand_elements * elements / 1e3
+        )
+
+
+ALIGNED_UNITS, UNALIGNED = 8, 1.6
+"""Hidden units whose multiples are read and multiplied 16 bytes at a time; how much longer other numbers take."""
+
+STEP_TIMES = {  # by pass (forward or not), by whether operands are float32, and by who multiplies
+    (True, False, Product.KERNEL): StepTime(3.23, 0.08, 0.0036, 0.0071, 0.0, 0.019),
+    (True, False, Product.LIBRARY): StepTime(2.81, 3.39, 0.0013, 0.002, 0.157, 0.015),
+    (True, True, Product.KERNEL): StepTime(4.37, 0.0, 0.0018, 0.049, 1.08, 0.005),
+    (True, True, Product.LIBRARY): StepTime(0.0, 14.0, 0.021, 0.0002, 2.47, 0.056),
+    (False, False, Product.KERNEL): StepTime(4.5, 0.04, 0.0174, 0.0092, 0.5, 0.028),
+    (False, False, Product.LIBRARY): StepTime(1.35, 4.65, 0.0045, 0.0011, 0.0, 0.014),
+    (False, True, Product.KERNEL): StepTime(3.91, 1.13, 0.034, 0.051, 1.08, 0.022),
+    (False, True, Product.LIBRARY): StepTime(1.31, 7.09, 0.0139, 0.039, 0.0, 0.12),  # few were measured
+    (False, True, Product.SPLIT_LIBRARY): StepTime(4.11, 2.62, 0.0026, 0.030, 1.75, 0.019),
+}
+
+CACHE, BEYOND_CACHE = 40e6, 2.5
+"""Bytes of weights that stay in the device's cache from step to step; how much longer it takes to read more."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +167,15 @@ def choose(problem: Problem, *, precise: bool = True, split_delta: bool = False)
 
 def cheapest(candidates: list[Candidate]) -> Choice:
     """The cheapest; of equals the first."""
-    ranked = sorted(candidates, key=lambda candidate: candidate.microseconds)
-    return Choice(ranked[0].way, ranked[0].microseconds, ranked[1] if len(ranked) > 1 else None)
+    first, *others = sorted(candidates, key=lambda candidate: candidate.microseconds)
+    runner_up = next((candidate for candidate in others if candidate.way.name != first.way.name), None)
+    return Choice(first.way, first.microseconds, runner_up)
 
 
 def backward_candidates(
     dims: LstmDims, dtype: torch.dtype, limits: Limits | None, *, split_delta: bool = True
 ) -> list[Candidate]:
-    """The best of each way for the gradient, the preferred one of equals first."""
-    stepwise = per_step.backward(dims, dtype)
+    """The best of each way for the gradient, the preferred one of equals first; launches per step by who multiplies."""
     found: list[Candidate | None] = []
     if limits is not None:
         if split_delta and row_owner.takes(dims, dtype, limits):
@@ -144,13 +186,16 @@ def backward_candidates(
             ]
         size = dtype.itemsize
         found.append(best(persistent_backward(dims, size, limits), lambda cut: persistent_backward_us(cut, dims, size)))
-    stepwise_us = per_step_backward_us(stepwise, dims, dtype)
-    return [*(candidate for candidate in found if candidate is not None), Candidate(stepwise, stepwise_us)]
+    for way in per_step_backward(dims, dtype):
+        found.append(Candidate(way, per_step_us(way, dims, forward=False, float32=dtype == torch.float32)))
+    return [candidate for candidate in found if candidate is not None]
 
 
 def forward_candidates(dims: LstmDims, split: int, limits: Limits | None) -> list[Candidate]:
     """The best of each way for the forward pass, the preferred one of equals first; operands have `split` parts."""
-    found: list[Candidate | None] = [Candidate(per_step.forward(dims, split), per_step_forward_us(dims, split))]
+    found: list[Candidate | None] = [
+        Candidate(way, per_step_us(way, dims, forward=True, float32=split == 2)) for way in per_step_forward(dims)
+    ]
     if limits is not None and dims.T > 1:
         specialised = warp_specialised.warp_specialised_forward(dims, split, limits)
         found += [
@@ -169,6 +214,11 @@ def best(cuts: Iterable[Cut], microseconds: Callable[[Cut], float]) -> Candidate
     return min(priced, key=lambda candidate: candidate.microseconds, default=None)
 
 
+def beyond_cache(dims: LstmDims, itemsize: int) -> float:
+    """How much longer it takes to read all weights at every step than it takes from the device's cache."""
+    return BEYOND_CACHE if dims.D * 4 * dims.H * dims.H * itemsize > CACHE else 1.0
+
+
 def persistent_backward_us(cut: PersistentBackward, dims: LstmDims, itemsize: int) -> float:
     """Barriers; gate gradients and partial sums read, weights fetched, products made for every row block."""
     rows, units = cut.rows, cut.units
@@ -182,7 +232,8 @@ def persistent_backward_us(cut: PersistentBackward, dims: LstmDims, itemsize: in
     read = rows * depth * BACKWARD_WARPS * itemsize + partial_sums
     work = rows * units * depth * BACKWARD_WARPS * (6 if itemsize == 4 else 1)
     fetched = BACKWARD_WARPS * cut.block_k * cut.k_blocks * units * itemsize
-    rates = {WeightsIn.REGISTERS: math.inf, WeightsIn.SHARED: SHARED_WEIGHTS_RATE, WeightsIn.MEMORY: READ_RATE}
+    memory_rate = READ_RATE / beyond_cache(dims, itemsize)
+    rates = {WeightsIn.REGISTERS: math.inf, WeightsIn.SHARED: SHARED_WEIGHTS_RATE, WeightsIn.MEMORY: memory_rate}
     each = read / READ_RATE + work / WARP_RATE + (cut.row_blocks > 1) * BACKWARD_ROW_BLOCK
     return barriers + cut.row_blocks * (each + fetched / rates[cut.weights_in])
 
@@ -199,7 +250,8 @@ def persistent_forward_us(cut: PersistentForward, dims: LstmDims, split: int) ->
     depth: int = triton.cdiv(dims.H, k_warps)
     block = weight_block(k_warps, cut.block_k, units)
     kept = max(0, cut.kept) + max(0, cut.low_kept)
-    fetched, rate = (split * cut.k_blocks - kept) * block, READ_RATE if cut.kept < 0 else SHARED_WEIGHTS_RATE
+    memory_rate = READ_RATE / beyond_cache(dims, 2 * split)
+    fetched, rate = (split * cut.k_blocks - kept) * block, memory_rate if cut.kept < 0 else SHARED_WEIGHTS_RATE
     work = rows * 4 * units * k_warps * cut.block_k * cut.k_blocks * (4 if split == 2 else 1)  # 3, and sums
     read = split * rows * depth * k_warps * 2 * (1 + cut.unit_warps) / 2
     exchange = sums_exchanged(k_warps, units, rows)
@@ -237,14 +289,10 @@ def specialised_forward_us(cut: WarpSpecialisedForward, dims: LstmDims) -> float
     return SPECIALISED_FORWARD + warp_specialised.forward_tiles(dims) * SPECIALISED_FORWARD_TILE
 
 
-def per_step_backward_us(way: PerStep, dims: LstmDims, dtype: torch.dtype) -> float:
-    """Launches and multiplications."""
-    work = dims.D * dims.N * 4 * dims.H * dims.H
-    if way.product is Product.SPLIT_LIBRARY:
-        return BACKWARD_SPLIT_LAUNCHES * dims.D + 3 * work / SPLIT_STEP_RATE
-    return BACKWARD_LAUNCHES + work / (FLOAT32_STEP_RATE if dtype == torch.float32 else STEP_RATE)
-
-
-def per_step_forward_us(dims: LstmDims, split: int) -> float:
-    """A launch and multiplications."""
-    return FORWARD_LAUNCH + dims.D * dims.N * 4 * dims.H * dims.H * (6 if split == 2 else 1) / STEP_RATE
+def per_step_us(way: PerStep, dims: LstmDims, *, forward: bool, float32: bool) -> float:
+    """The line of who multiplies, and no less than the host takes."""
+    host = HOST_LAUNCH
+    if way.product is not Product.KERNEL:
+        pieces = 2 + math.ceil(dims.H / FINE_SUM_LENGTH) if forward and float32 else 1
+        host += dims.D * pieces * HOST_PRODUCT
+    return max(host, STEP_TIMES[forward, float32, way.product].of(dims))

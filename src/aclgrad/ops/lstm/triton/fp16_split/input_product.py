@@ -6,13 +6,14 @@ therefore made of split matrices, whose sums in the matrix units are short.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.launch import is_hopper
-from aclgrad.gpu.products import multiply
+from aclgrad.gpu.products import LibraryProduct, multiply
 
 from .products import FINE_SUM_LENGTH, Factor, worth_splitting
 from .split import SplitMatrix, aligned
@@ -87,13 +88,15 @@ class InputProduct:
             self._hopper(out, left, right)
         else:
             depth, width = self._widths
-            multiply_finely([part[:, :depth] for part in left], [part[:, :width] for part in right], out, self._length)
+            factors = [part[:, :depth] for part in left], [part[:, :width] for part in right]
+            for product in fine_products(*factors, out, self._length):
+                multiply(product.out, product.a, product.b, add=product.adds)
 
 
-def multiply_finely(a: Factor, b: Factor, out: torch.Tensor, length: int = FINE_SUM_LENGTH) -> None:
-    """Write a @ b of split matrices; of high and low parts, matrix units sum only `length` terms at a time."""
-    multiply(out, a[0], b[-1])
+def fine_products(a: Factor, b: Factor, out: torch.Tensor, length: int = FINE_SUM_LENGTH) -> Iterator[LibraryProduct]:
+    """The products that write a @ b of split matrices; of two parts, matrix units sum only `length` terms at a time."""
+    yield LibraryProduct(out, a[0], b[-1])
     if len(a) > 1:
-        multiply(out, a[1], b[0], add=True)
+        yield LibraryProduct(out, a[1], b[0], adds=True)
         for start in range(0, a[0].shape[1], length):
-            multiply(out, a[0][:, start : start + length], b[0][start : start + length], add=True)
+            yield LibraryProduct(out, a[0][:, start : start + length], b[0][start : start + length], adds=True)

@@ -9,14 +9,14 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.addresses import placed
 from aclgrad.gpu.launch import INTERPRETING
 from aclgrad.gpu.operands import Given, Operand, StepKernel
-from aclgrad.gpu.products import multiply
+from aclgrad.gpu.products import LibraryProduct
 
 from ....dims import LstmDims
 from ...choose import Choice
 from ...problem import ByPrecision, Problem
 from .backward_kernel import step_backward
 from .cut import PerStep, Product
-from .split_products import LibraryProduct, SplitProducts
+from .split_products import SplitProducts
 
 LEAST_ROW_UNITS = 1024
 """Units that a program takes at least, where it takes whole rows."""
@@ -70,37 +70,28 @@ class PerStepBackwardRecurrence:
 
     def __call__(self, workspace: torch.Tensor, given: Given) -> None:
         """Compute; see `Recurrence`."""
-        kernel, steps = self._kernel.now(), self._dims.T
-        launch = kernel.of(given, workspace)
-        products: list[list[LibraryProduct]] = [[]] * steps
+        products: list[LibraryProduct] = []
         if self._split is not None:
             w_hh = placed(self._w_hh, workspace)
-            products = [self._split.prepared(workspace, w_hh, precise=self._kernel.precise)] * steps
+            products = self._split.prepared(workspace, w_hh, precise=self._kernel.precise)
         elif self._products is not None:
             products = self._library_products(workspace, self._products)
-        launch(0)
-        for step, before in enumerate(products, start=1):
-            for product in before:
-                multiply(*product)
-            launch(step)
+        self._kernel.now().run(given, workspace, self._dims.T + 1, [products])
 
     def describe(self) -> str:
         """See `Recurrence`."""
         return self._choice.describe()
 
-    def _library_products(self, workspace: torch.Tensor, products: Piece) -> list[list[LibraryProduct]]:
-        """The products before each step but the first, of operands as they are."""
+    def _library_products(self, workspace: torch.Tensor, products: Piece) -> list[LibraryProduct]:
+        """The products before each step but the first, of operands as they are: from the end, or from the start."""
         dims = self._dims
         out, w_hh = products.view(workspace), self._w_hh.view(workspace)
         t_stride, row_stride = self._delta_strides
         delta = self._delta.view(workspace).as_strided(
             (dims.D, dims.T, dims.N, 4 * dims.H), (4 * dims.H, t_stride, row_stride, 1)
         )
-        chains = [
-            [(out[d], step, w_hh[d].t()) for step in (steps if d else steps[::-1])]
-            for d, steps in enumerate(chain.unbind() for chain in delta)
-        ]
-        return [list(of_step) for of_step in zip(*chains, strict=True)]
+        starts, advances = (dims.T - 1, 0), (-t_stride, t_stride)
+        return [LibraryProduct(out[d], delta[d, starts[d]], w_hh[d].t(), advance=advances[d]) for d in range(dims.D)]
 
 
 def _tile(dims: LstmDims, product: Product) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,10 +12,6 @@ import triton
 from aclgrad.gpu.launch import INTERPRETING
 
 from ....dims import LstmDims
-
-BACKWARD_LIBRARY_ROWS = 32
-FORWARD_LIBRARY_ROWS = {1: 512, 2: 192}
-"""Rows of a batch from which the library multiplies; forward by the number of parts that operands are split into."""
 
 MOST_SPLIT_UNITS = 4096
 """Hidden units of a row that a program can have at once."""
@@ -48,19 +45,21 @@ class PerStep:
         return f"a launch per step, products {self.product.value}"
 
 
-def backward(dims: LstmDims, dtype: torch.dtype) -> PerStep:
-    """For the gradient."""
-    if dtype == torch.float32 and dims.N >= BACKWARD_LIBRARY_ROWS and 0 < dims.H <= MOST_SPLIT_UNITS:
-        count = partials(4 * dims.H)
-        if count is not None:
-            return PerStep(Product.SPLIT_LIBRARY, count)
-    by_library = not INTERPRETING and dims.N >= BACKWARD_LIBRARY_ROWS
-    return PerStep(Product.LIBRARY if by_library else Product.KERNEL)
+def per_step_backward(dims: LstmDims, dtype: torch.dtype) -> Iterator[PerStep]:
+    """Those that can run the gradient."""
+    yield PerStep(Product.KERNEL)
+    count = partials(4 * dims.H) if dtype == torch.float32 and 0 < dims.H <= MOST_SPLIT_UNITS else None
+    if count is not None:
+        yield PerStep(Product.SPLIT_LIBRARY, count)
+    elif not INTERPRETING and dims.N and dims.H:
+        yield PerStep(Product.LIBRARY)
 
 
-def forward(dims: LstmDims, split: int) -> PerStep:
-    """For the forward pass; operands are split into so many parts."""
-    return PerStep(Product.LIBRARY if FORWARD_LIBRARY_ROWS[split] <= dims.N else Product.KERNEL)
+def per_step_forward(dims: LstmDims) -> Iterator[PerStep]:
+    """Those that can run the forward pass."""
+    yield PerStep(Product.KERNEL)
+    if dims.N and dims.H:
+        yield PerStep(Product.LIBRARY)
 
 
 def partials(depth: int) -> int | None:

@@ -11,16 +11,13 @@ import triton
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.launch import INTERPRETING, multiprocessors
 from aclgrad.gpu.operands import Given, Operand, StepKernel
+from aclgrad.gpu.products import LibraryProduct
 
 from ...choose import Choice
-from ...fp16_split.input_product import multiply_finely
-from ...fp16_split.products import Factor
+from ...fp16_split.input_product import fine_products
 from ...problem import Problem
 from .cut import PerStep, Product
 from .forward_kernel import step_forward
-
-Multiplication = tuple[Factor, Factor, torch.Tensor]
-"""Operands of `multiply_finely` and its result."""
 
 
 class PerStepForwardRecurrence:
@@ -67,31 +64,26 @@ class PerStepForwardRecurrence:
 
     def __call__(self, workspace: torch.Tensor, given: Given) -> None:
         """Compute; see `Recurrence`."""
-        launch = self._kernel.of(given, workspace)
-        before_even, before_odd = self._multiplications(workspace, given)
-        for step in range(self._problem.dims.T):
-            if step:
-                for multiplication in before_odd if step % 2 else before_even:
-                    multiply_finely(*multiplication)
-            launch(step)
+        self._kernel.run(given, workspace, self._problem.dims.T, self._multiplications(workspace, given))
 
     def describe(self) -> str:
         """See `Recurrence`."""
         return self._choice.describe()
 
-    def _multiplications(
-        self, workspace: torch.Tensor, given: Given
-    ) -> tuple[list[Multiplication], list[Multiplication]]:
+    def _multiplications(self, workspace: torch.Tensor, given: Given) -> list[list[LibraryProduct]]:
         """The products before an even step and before an odd one: of the h that the other kind has left."""
         dims = self._problem.dims
         if self._products is None:
-            return [], []
+            return [[]]
         shape = (2, dims.D, self._split, dims.N, self._problem.h_stride)
         h = self._h_buffer.view(workspace).view(-1)[: math.prod(shape)].view(shape)[..., : dims.H]
         factors = [given[name].view(dims.D, 4 * dims.H, dims.H) for name in ("w_hh", "w_hh_low")[: self._split]]
         outs = self._products.view(workspace)
-
-        def of_buffer(buffer: int) -> list[Multiplication]:
-            return [(list(h[buffer, d]), [w_hh[d].t() for w_hh in factors], outs[d]) for d in range(dims.D)]
-
-        return of_buffer(1), of_buffer(0)
+        return [
+            [
+                product
+                for d in range(dims.D)
+                for product in fine_products(list(h[buffer, d]), [w_hh[d].t() for w_hh in factors], outs[d])
+            ]
+            for buffer in (1, 0)
+        ]

@@ -13,15 +13,13 @@ from typing import Any
 import torch
 
 from aclgrad.core.memory import Scratch
+from aclgrad.gpu.products import LibraryProduct
 
 from ....dims import LstmDims
 from ...fp16_split.split import SplitWeights
 
 TERMS = 3
 """Products of parts that a product in float32 is made of."""
-
-LibraryProduct = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""An output and the operands of a product, or of a batch of them."""
 
 
 class SplitProducts:
@@ -48,4 +46,4 @@ class SplitProducts:
         )
         flat = self.products.view(workspace).view(-1)[: dims.D * count * dims.N * dims.H]
         outs = flat.view(dims.D, count, dims.N, dims.H)
-        return [(outs[d], delta[d].transpose(0, 1), weights[d].permute(1, 2, 0)) for d in range(dims.D)]
+        return [LibraryProduct(outs[d], delta[d].transpose(0, 1), weights[d].permute(1, 2, 0)) for d in range(dims.D)]
