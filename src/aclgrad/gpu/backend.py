@@ -19,7 +19,7 @@ def make(call: Call) -> Launch:
     if call.device.type != "cuda" and not interpreting():
         raise Unsupported(f"runs on CUDA tensors (or interpreted, with TRITON_INTERPRET=1), these are on {call.device}")
     launch = kernel(call, "triton")
-    from .launch import OnDevice
+    from .devices import OnDevice
 
     return OnDevice(launch, call.device)
 

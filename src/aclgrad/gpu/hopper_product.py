@@ -26,8 +26,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from . import hopper
+from .devices import multiprocessors
 from .dialect import barrier, bulk_load, bulk_store
-from .launch import Grid, multiprocessors
+from .launch import Grid
 from .products import TILE
 
 CONSUMER_ROWS = gl.constexpr(64)  # of a tile, for each consumer

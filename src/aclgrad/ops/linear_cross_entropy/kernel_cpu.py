@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cpu.gradient import linear_cross_entropy_backward as linear_cross_entropy_backward
+from .cpu.backward import linear_cross_entropy_backward as linear_cross_entropy_backward
 from .cpu.loss import cross_entropy_with_max_sum as cross_entropy_with_max_sum
 from .cpu.max_sum import linear_online_max_sum as linear_online_max_sum
 from .cpu.scale import scale_ as scale_

@@ -19,7 +19,8 @@ from ...core.backends import Launch
 from ...core.memory import Scratch
 from ...core.meta import Meta
 from ...core.spec import Call
-from ...gpu.launch import jit, multiprocessors, overlaps
+from ...gpu.devices import multiprocessors, overlaps
+from ...gpu.launch import jit
 from ...gpu.maths import tanh, undefined_if_infinite
 from ...gpu.operands import CallKernel, Operand
 from ...gpu.strided import INT32

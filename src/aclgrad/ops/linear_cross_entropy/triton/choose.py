@@ -12,7 +12,8 @@ import torch
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, Call
 from aclgrad.core.words import counted
-from aclgrad.gpu.launch import ALIGNED, is_hopper, multiprocessors
+from aclgrad.gpu.devices import is_hopper, multiprocessors
+from aclgrad.gpu.launch import ALIGNED
 from aclgrad.gpu.products import TILE
 
 from ..spec import LinearDims

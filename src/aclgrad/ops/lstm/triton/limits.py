@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aclgrad.gpu.launch import is_hopper, multiprocessors, runs_gluon, shared_memory
+from aclgrad.gpu.devices import is_hopper, multiprocessors, runs_gluon, shared_memory
 
 RESERVED = 7 * 1024
 """Bytes of shared memory that cuts leave to the compiler, unless they know all that is in it."""

@@ -8,7 +8,8 @@ import torch
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.spec import Call
-from aclgrad.gpu.launch import INTERPRETING, is_hopper
+from aclgrad.gpu.devices import is_hopper
+from aclgrad.gpu.launch import INTERPRETING
 
 from ..dims import LstmDims
 from .fp16_split.input_product import InputProducts

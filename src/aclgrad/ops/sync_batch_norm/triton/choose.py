@@ -14,7 +14,7 @@ import triton
 
 from aclgrad.core.loops import Loops
 from aclgrad.core.meta import Meta
-from aclgrad.gpu.launch import multiprocessors
+from aclgrad.gpu.devices import multiprocessors
 from aclgrad.gpu.strided import INT32
 
 THREADS = 128  # of a program

@@ -10,7 +10,8 @@ import triton.language as tl
 
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
-from aclgrad.gpu.launch import jit, overlaps
+from aclgrad.gpu.devices import overlaps
+from aclgrad.gpu.launch import jit
 from aclgrad.gpu.maths import when
 from aclgrad.gpu.operands import CallKernel, Operand, vectors
 from aclgrad.gpu.strided import offsets

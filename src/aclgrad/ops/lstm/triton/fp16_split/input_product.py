@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from aclgrad.core.memory import Piece, Scratch
-from aclgrad.gpu.launch import is_hopper
+from aclgrad.gpu.devices import is_hopper
 from aclgrad.gpu.products import LibraryProduct, multiply
 
 from .products import FINE_SUM_LENGTH, Factor, worth_splitting

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 import triton
 
-from aclgrad.gpu.launch import multiprocessors
+from aclgrad.gpu.devices import multiprocessors
 from aclgrad.gpu.products import multiply
 
 Factor = Sequence[torch.Tensor]

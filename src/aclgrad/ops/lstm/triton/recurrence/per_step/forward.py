@@ -9,7 +9,8 @@ import torch
 import triton
 
 from aclgrad.core.memory import Piece, Scratch
-from aclgrad.gpu.launch import INTERPRETING, multiprocessors
+from aclgrad.gpu.devices import multiprocessors
+from aclgrad.gpu.launch import INTERPRETING
 from aclgrad.gpu.operands import Given, Operand, StepKernel
 from aclgrad.gpu.products import LibraryProduct
 
