@@ -27,11 +27,11 @@ def poisoned_outs(operator, args):
 
 def complete(operator, args, outs):
     """The aclnn door wants a tensor for some outputs that are not produced; it leaves them alone."""
-    call, _ = operator.describe(args)
+    call, _ = operator.judge(args)
     outs = list(outs)
     while True:
         try:
-            operator.describe(args, outs, strict=True, soc="Ascend910B")
+            operator.judge(args, outs, strict=True, soc="Ascend910B")
         except NullArgument as missing:
             index = next(k for k, param in enumerate(operator.spec.outs) if param.aclnn == missing.argument)
             outs[index] = torch.full((), LEFT, dtype=operator.spec.outs[index].dtype(call))
