@@ -258,7 +258,7 @@ def test_explain_plans_for_a_gpu_that_is_not_here():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "lstm_backward T=64,N=128 H=2048 in float16 on NVIDIA H200:" in done.stdout
-    assert re.search(r"layer 0: persistent grid, .* µs a step modelled; per step: ", done.stdout)
+    assert re.search(r"layer 0: a launch per step, .* µs a step modelled; persistent grid: ", done.stdout)
 
 
 @pytest.mark.parametrize(

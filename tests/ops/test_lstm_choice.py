@@ -17,7 +17,6 @@ from aclgrad.ops.lstm import cases, cases_lstm, spec
 from aclgrad.ops.lstm.dims import LstmDims
 from aclgrad.ops.lstm.triton.choose import Candidate, backward_candidates, cheapest, forward_candidates
 from aclgrad.ops.lstm.triton.limits import Limits
-from aclgrad.ops.lstm.triton.recurrence.per_step import cut
 from aclgrad.ops.lstm.triton.recurrence.per_step.cut import PerStep, Product
 from aclgrad.ops.lstm.triton.recurrence.warp_specialised.cut import WarpSpecialisedForward
 from aclgrad.testing.cases import Case
@@ -88,9 +87,8 @@ def measured():
     return points
 
 
-def test_the_models_rank_what_was_measured(monkeypatch):
+def test_the_models_rank_what_was_measured():
     """Drawn sizes, both dtypes and passes: what is chosen takes hardly longer than what was fastest."""
-    monkeypatch.setattr(cut, "INTERPRETING", False)
     losses = {}
     for (dtype, forward, T, N, H, D), times in measured().items():
         size = LstmDims(T, N, H, H, 1, D, 2, False, False)

@@ -9,8 +9,6 @@ from enum import Enum
 import torch
 import triton
 
-from aclgrad.gpu.launch import INTERPRETING
-
 from ....dims import LstmDims
 
 MOST_SPLIT_UNITS = 4096
@@ -51,7 +49,7 @@ def per_step_backward(dims: LstmDims, dtype: torch.dtype) -> Iterator[PerStep]:
     count = partials(4 * dims.H) if dtype == torch.float32 and 0 < dims.H <= MOST_SPLIT_UNITS else None
     if count is not None:
         yield PerStep(Product.SPLIT_LIBRARY, count)
-    elif not INTERPRETING and dims.N and dims.H:
+    elif dims.N and dims.H:
         yield PerStep(Product.LIBRARY)
 
 
