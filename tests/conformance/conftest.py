@@ -18,34 +18,37 @@ INTERPRETED = not torch.cuda.is_available()
 def pytest_collection_modifyitems(config, items):
     """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own.
 
-    The interpreter does not run what is large either.
-    What is interpreted in a dtype beyond its first is slow, but for the accuracy of smoke cases.
+    The interpreter does not run what is large either. A dtype beyond a case's first is slow, but for smoke cases: it is
+    a kernel of its own, to be compiled or interpreted. Smoke cases are interpreted in every dtype for their accuracy
+    only.
     """
-    left_out = {item for item in items if _not_for_triton(_triton_params(item))}
+    left_out = {item for item in items if _is_for_triton(item) and _cannot_run(_params(item))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if INTERPRETED and _is_another_dtype(_triton_params(item)):
+        if _is_another_dtype(_params(item), INTERPRETED and _is_for_triton(item)):
             item.add_marker(pytest.mark.slow)
 
 
-def _triton_params(item):
-    """The parameters of a test of the Triton kernels, else none."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    return params if "triton" in (params.get("backend"), params.get("kernels")) else {}
+def _params(item):
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
-def _not_for_triton(params) -> bool:
+def _is_for_triton(item) -> bool:
+    return "triton" in (_params(item).get("backend"), _params(item).get("kernels"))
+
+
+def _cannot_run(params) -> bool:
     too_large = INTERPRETED and str(params.get("case")) in LARGE
-    return bool(params) and (params.get("dtype") == torch.float64 or too_large)
+    return params.get("dtype") == torch.float64 or too_large
 
 
-def _is_another_dtype(params) -> bool:
-    case = params.get("case")
-    if case is None or params["dtype"] == case.dtypes[0]:
+def _is_another_dtype(params, interpreted) -> bool:
+    case, dtype = params.get("case"), params.get("dtype")
+    if case is None or dtype is None or dtype == case.dtypes[0]:
         return False
-    return "kernels" in params or SMOKE not in case.tags
+    return SMOKE not in case.tags or (interpreted and "kernels" in params)
 
 
 @pytest.fixture
