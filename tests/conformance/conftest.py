@@ -10,7 +10,7 @@ from aclnn_device import Device
 from matrix import ACLNN, LARGE
 
 from aclgrad.testing import program
-from aclgrad.testing.cases import SMOKE
+from aclgrad.testing.cases import SMOKE, Case
 
 INTERPRETED = not torch.cuda.is_available()
 
@@ -46,7 +46,7 @@ def _cannot_run(params) -> bool:
 
 def _is_another_dtype(params, interpreted) -> bool:
     case, dtype = params.get("case"), params.get("dtype")
-    if case is None or dtype is None or dtype == case.dtypes[0]:
+    if not isinstance(case, Case) or dtype in (None, case.dtypes[0]):
         return False
     return SMOKE not in case.tags or (interpreted and "kernels" in params)
 

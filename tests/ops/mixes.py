@@ -8,6 +8,7 @@ import pytest
 def mixes(dtypes):
     """pytest parameters, all mixes of three."""
     count = len(dtypes)
-    for a, b, c in itertools.product(range(count), repeat=3):
-        marks = [] if c == (a + b) % count else [pytest.mark.slow]
-        yield pytest.param(dtypes[a], dtypes[b], dtypes[c], marks=marks)
+    return [
+        pytest.param(dtypes[a], dtypes[b], dtypes[c], marks=[] if c == (a + b) % count else [pytest.mark.slow])
+        for a, b, c in itertools.product(range(count), repeat=3)
+    ]
