@@ -29,7 +29,7 @@ CASES = [
         case,
         dtype,
         id=f"{operator.spec.name}-{case.name}-{str(dtype)[6:]}",
-        marks=[] if SMOKE in case.tags or dtype == case.dtypes[0] else [pytest.mark.slow],
+        marks=[] if dtype == case.dtypes[0] else [pytest.mark.slow],
     )
     for operator in aclnn_operators()
     for case in suite(operator.spec).cases

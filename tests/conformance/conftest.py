@@ -10,24 +10,23 @@ from aclnn_device import Device
 from matrix import ACLNN, LARGE
 
 from aclgrad.testing import program
-from aclgrad.testing.cases import SMOKE, Case
+from aclgrad.testing.cases import SMOKE, Case, suite
 
-INTERPRETED = not torch.cuda.is_available()
+GPU = torch.cuda.is_available()
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own.
 
-    The interpreter does not run what is large either. A dtype beyond a case's first is slow, but for smoke cases: it is
-    a kernel of its own, to be compiled or interpreted. Smoke cases are interpreted in every dtype for their accuracy
-    only.
+    The interpreter does not run what is large either. A dtype beyond a case's first is a kernel of its own, to be
+    compiled or interpreted, and slow; but each operator's first smoke case is called in every dtype.
     """
     left_out = {item for item in items if _is_for_triton(item) and _cannot_run(_params(item))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if _is_another_dtype(_params(item), INTERPRETED and _is_for_triton(item)):
+        if _is_another_dtype(_params(item)):
             item.add_marker(pytest.mark.slow)
 
 
@@ -40,15 +39,16 @@ def _is_for_triton(item) -> bool:
 
 
 def _cannot_run(params) -> bool:
-    too_large = INTERPRETED and str(params.get("case")) in LARGE
+    too_large = not GPU and str(params.get("case")) in LARGE
     return params.get("dtype") == torch.float64 or too_large
 
 
-def _is_another_dtype(params, interpreted) -> bool:
+def _is_another_dtype(params) -> bool:
     case, dtype = params.get("case"), params.get("dtype")
-    if not isinstance(case, Case) or dtype in (None, case.dtypes[0]):
+    if GPU or not isinstance(case, Case) or dtype in (None, case.dtypes[0]):
         return False
-    return SMOKE not in case.tags or (interpreted and "kernels" in params)
+    first = next(each for each in suite(params["operator"].spec).cases if SMOKE in each.tags)
+    return "backend" not in params or case is not first
 
 
 @pytest.fixture
