@@ -126,10 +126,10 @@ def test_training_at_every_size(name, dtype, cuda):
 @pytest.mark.parametrize(
     ("dims", "phases"),
     [
-        ((1536, 1536, 90112), ["Borrowed"]),
-        ((4096, 512, 90112), ["InTurn"]),
-        ((3000, 1536, 90112), ["Borrowed", "InTurn"]),
-        ((2000, 64, 200000), ["InTurn"]),
+        ((1536, 1536, 90112), ["InWeightGrad"]),
+        ((4096, 512, 90112), ["InWorkspace"]),
+        ((3000, 1536, 90112), ["InWeightGrad", "InWorkspace"]),
+        ((2000, 64, 200000), ["InWorkspace"]),
     ],
     ids=str,
 )
