@@ -21,7 +21,7 @@ class Hardsigmoid(nn.Hardsigmoid):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """min(max(x / 6 + 1/2, 0), 1), over the input where `inplace` asks for it."""
+        """min(max((x + 3) / 6, 0), 1), over the input where `inplace` asks for it."""
         require_tensor("input", input)
         if not self.inplace:
             return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
