@@ -41,6 +41,12 @@ class Library(torch.library.Library):
 
 LIBRARY: Any = Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 DEVICES = ("CPU", "CUDA")
+REFUSED = (
+    *(f"{layout}{device}" for layout in ("Sparse", "SparseCsr", "NestedTensor") for device in DEVICES),
+    "MkldnnCPU",
+)
+"""Dispatch keys of tensors that no kernel takes; the contract says so in its own words, where torch has none."""
+
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)  # what is planned for must be what comes
 
 _TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", BoolArray: "bool[]", TensorList: "Tensor[]"}
@@ -114,6 +120,8 @@ def define(operator: Operator) -> None:
     LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
         LIBRARY.impl(spec.name, kernel, device)
+    for layout in REFUSED:
+        LIBRARY.impl(spec.name, fake, layout)
     LIBRARY.impl(spec.name, _of_negated(operator), "Negative")
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
     register_flops(operator, f"{NAMESPACE}::{spec.name}")
