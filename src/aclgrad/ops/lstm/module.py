@@ -149,7 +149,7 @@ class LSTM(nn.RNNBase):
         if is_plain(x, *(hx or ()), *params):
             output, hy, cy = Sequences.apply(attributes, len(hx or ()), x, batch_sizes, *(hx or ()), *params)  # type: ignore[no-untyped-call]
         else:
-            output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx, batch_sizes, *attributes)
+            output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx or [], batch_sizes, *attributes)
         return output, (hy, cy)
 
     @staticmethod
