@@ -35,6 +35,10 @@ from aclgrad.testing.verdicts import run as written
 DEVICE = Cpu()
 GLANCE = Effort(seconds=0.0, fewest=2, most=2, limit=0.0)
 NAMES = [operator.spec.name for operator in operators()]
+QUICK_ROWS = ("hardsigmoid_backward", "hardsigmoid_", "lstm_backward", "token_losses", "batch_norm_stats")
+"""One output and several, in place, with and without products, with a peer and without; other operators are slow."""
+
+ROWS = [pytest.param(name, marks=[] if name in QUICK_ROWS else [pytest.mark.slow]) for name in NAMES]
 MACHINE = {
     "kind": "cpu", "name": "Some CPU", "cores": 2, "threads": 2, "instructions": "AVX2", "copy_gb_s": 10.0,
     "matmul_gflop_s": {"float32": 100.0}, "torch": "2", "numba": "0",
@@ -65,7 +69,7 @@ def wrong_kernel(monkeypatch):
         monkeypatch.setattr(operator, "_plans", {})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_row_of_every_operator(name):
     row = run(smoke(name), DEVICE, GLANCE)
     assert row.gate.passed and row.gate.share_of_allowed <= 1
@@ -74,7 +78,7 @@ def test_a_row_of_every_operator(name):
     assert row.extra_bytes["aclgrad"] == lookup(name).plan(smoke(name).case.build(torch.float32)).workspace_size
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_wrong_kernel_turns_the_gate_red_and_gets_no_speed(name, wrong_kernel):
     row = run(smoke(name), DEVICE, GLANCE)
     assert not row.gate.passed and lookup(name).spec.written_names[0] in row.gate.text
@@ -91,17 +95,25 @@ def test_a_kernel_that_raises_is_red_and_the_others_still_run(monkeypatch):
     assert not row.gate.passed and row.gate.text == "ZeroDivisionError: on purpose" and row.main is None
 
 
-def test_a_red_gate_is_the_exit_status(wrong_kernel, capsys):
+@pytest.fixture
+def small_rates(monkeypatch):
+    """The machine's rates by copies and products that take no time."""
+    monkeypatch.setattr(Cpu, "copied", 1 << 16)
+    monkeypatch.setattr(Cpu, "matmul_size", 16)
+    monkeypatch.setattr(command, "QUICK", GLANCE)
+
+
+def test_a_red_gate_is_the_exit_status(wrong_kernel, small_rates, capsys):
     assert command.main(["--only", "hardsigmoid_backward/1Ki/float32", "--quick"]) == 1
     assert "1 red" in capsys.readouterr().out
 
 
-def test_a_pattern_that_matches_nothing_is_an_error(capsys):
+def test_a_pattern_that_matches_nothing_is_an_error(small_rates, capsys):
     assert command.main(["--only", "no_such_row", "--quick"]) == 2
     assert "no row matches 'no_such_row'" in capsys.readouterr().out
 
 
-def test_the_command_on_one_row_saves_nothing(tmp_path, capsys):
+def test_the_command_on_one_row_saves_nothing(tmp_path, small_rates, capsys):
     assert command.main(["--only", "hardsigmoid_backward/1Ki/float32", "--quick", "--results", str(tmp_path)]) == 0
     assert "gates: 1 green, 0 red" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -42,7 +42,7 @@ def aclgrad(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-@pytest.mark.parametrize("suffix", ["c", "cpp"])
+@pytest.mark.parametrize("suffix", [pytest.param("c", marks=pytest.mark.slow), "cpp"])
 def test_cc_makes_a_program_that_runs_as_it_is(cache, tmp_path, suffix):
     source, program = tmp_path / f"program.{suffix}", tmp_path / "a program"
     source.write_text(PROGRAM)
@@ -63,6 +63,7 @@ def test_config_tells_what_other_builds_need(cache, tmp_path):
     assert aclgrad("config").exit_code != 0
 
 
+@pytest.mark.slow
 def test_cmake_finds_the_package_and_the_layout_of_samples(cache, tmp_path):
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not here")
@@ -91,6 +92,7 @@ def test_cmake_finds_the_package_and_the_layout_of_samples(cache, tmp_path):
         assert ran.stdout == PRINTED, ran.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_moved_knows_where_it_is(tmp_path):
     out = tmp_path / "it's here"
     assert aclgrad("capi", "build", "--out", out).exit_code == 0
@@ -118,6 +120,7 @@ def test_it_is_built_once_and_anew_for_another_version(cache, monkeypatch):
     assert len(list(cache.iterdir())) == 2, "the old build is gone"
 
 
+@pytest.mark.slow
 def test_two_at_once_are_as_good_as_one(cache):
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda _: build.installation().root, range(4)))

@@ -24,7 +24,13 @@ TABLE = {prototype.name: prototype for prototype in prototypes()}
 
 
 CASES = [
-    pytest.param(operator, case, dtype, id=f"{operator.spec.name}-{case.name}-{str(dtype)[6:]}")
+    pytest.param(
+        operator,
+        case,
+        dtype,
+        id=f"{operator.spec.name}-{case.name}-{str(dtype)[6:]}",
+        marks=[] if dtype == case.dtypes[0] else [pytest.mark.slow],
+    )
     for operator in aclnn_operators()
     for case in suite(operator.spec).cases
     if case.tags & {SMOKE, EDGE, DOCUMENT, REAL}

@@ -16,9 +16,16 @@ PRINTED = {
     "aclnnThnnFusedLstmCellBackward": [0] * 64 + [1.419974] * 8,
     "aclnnLstmBackward": [0] * 592 + [1.839949] * 8,
 }
+QUICK = ("aclnnHardsigmoidBackward", "aclnnFusedLinearCrossEntropyLossGrad")
+"""A program without and one with a workspace; those of the others are slow."""
+
+PROGRAMS = [
+    pytest.param(operator, id=operator.spec.name, marks=[] if operator.spec.aclnn in QUICK else [pytest.mark.slow])
+    for operator in aclnn_operators()
+]
 
 
-@pytest.fixture(params=list(aclnn_operators()), ids=lambda o: o.spec.name)
+@pytest.fixture(params=PROGRAMS)
 def program(request, compiler):
     text = document(request.param)
     blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

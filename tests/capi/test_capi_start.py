@@ -69,6 +69,7 @@ def test_it_starts_in_every_environment_and_the_process_stays_as_it_was(probe, t
     assert (done.returncode, done.stdout) == (0, "0 faults\n"), done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_modules_in_the_working_directory_are_not_imported(probe, tmp_path):
     folder = poisoned(tmp_path / "here")
     assert run([probe], env=environment(), cwd=folder).stdout == "0 faults\n"
@@ -123,6 +124,7 @@ def test_a_python_that_is_not_there_is_refused_with_a_message(probe, path):
         assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_plug_in_host_loads_it_locally_and_twice(compiler, installation):
     host = compiler(PROGRAMS / "plugin.c", "-Wl,--as-needed")
     done = run([host, installation.lib / "libopapi.so"], env=environment())
@@ -181,6 +183,7 @@ def test_calls_out_of_their_time_get_codes(compiler):
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_many_calls_leave_the_resident_memory_where_it_was(compiler):
     """12 calls a round and 1,000 threads; one leaked object a round, or one thread's state, would be seen."""
     done = run([compiler(PROGRAMS / "steady.cpp", "-O1"), "8500"], env=environment())

@@ -10,42 +10,45 @@ from aclnn_device import Device
 from matrix import ACLNN, LARGE
 
 from aclgrad.testing import program
-from aclgrad.testing.cases import SMOKE
+from aclgrad.testing.cases import SMOKE, Case, suite
 
-INTERPRETED = not torch.cuda.is_available()
+GPU = torch.cuda.is_available()
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own.
 
-    The interpreter does not run what is large either.
-    What is interpreted in a dtype beyond its first is slow, but for the accuracy of smoke cases.
+    The interpreter does not run what is large either. A dtype beyond a case's first is a kernel of its own, to be
+    compiled or interpreted, and slow; but each operator's first smoke case is called in every dtype.
     """
-    left_out = {item for item in items if _not_for_triton(_triton_params(item))}
+    left_out = {item for item in items if _is_for_triton(item) and _cannot_run(_params(item))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if INTERPRETED and _is_another_dtype(_triton_params(item)):
+        if _is_another_dtype(_params(item)):
             item.add_marker(pytest.mark.slow)
 
 
-def _triton_params(item):
-    """The parameters of a test of the Triton kernels, else none."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    return params if "triton" in (params.get("backend"), params.get("kernels")) else {}
+def _params(item):
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
-def _not_for_triton(params) -> bool:
-    too_large = INTERPRETED and str(params.get("case")) in LARGE
-    return bool(params) and (params.get("dtype") == torch.float64 or too_large)
+def _is_for_triton(item) -> bool:
+    return "triton" in (_params(item).get("backend"), _params(item).get("kernels"))
+
+
+def _cannot_run(params) -> bool:
+    too_large = not GPU and str(params.get("case")) in LARGE
+    return params.get("dtype") == torch.float64 or too_large
 
 
 def _is_another_dtype(params) -> bool:
-    case = params.get("case")
-    if case is None or params["dtype"] == case.dtypes[0]:
+    case, dtype = params.get("case"), params.get("dtype")
+    if GPU or not isinstance(case, Case) or dtype in (None, case.dtypes[0]):
         return False
-    return "kernels" in params or SMOKE not in case.tags
+    first = next(each for each in suite(params["operator"].spec).cases if SMOKE in each.tags)
+    return "backend" not in params or case is not first
 
 
 @pytest.fixture

@@ -79,32 +79,26 @@ def unchanged(tensors, copies):
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix())
 def test_a_call(operator, case, dtype, backend):
-    """As accurate as a naive run, within the planned workspace, its inputs left alone; smoke cases: with the same bits
-    the next time, when the outputs have gaps, and (in float32) when torch's default device is another and the call is
-    planned anew.
-
-    Without a GPU smoke cases are interpreted in every dtype and edge cases in their first; in the others they are slow.
+    """As accurate as a naive run, within the planned workspace, its inputs left alone; smoke cases in their first dtype:
+    with the same bits the next time, when the outputs have gaps, and when torch's default device is another and the call
+    is planned anew.
     """
     args = case.build(dtype)
     before = [tensor.clone() for tensor in tensors_in(args)]
     results = launched(operator, args, backend)
     unchanged(tensors_in(args), before)  # first of all: what is right follows from them
     check(operator, args, dtype, results)
-    if SMOKE in case.tags and backend != "reference":
+    if SMOKE in case.tags and backend != "reference" and dtype == case.dtypes[0]:
         same(launched_into_gaps(operator, args, backend), results, "into outputs with gaps")
-        if dtype == torch.float32:
-            with torch.device("meta"):
-                again = run(Operator(operator.spec), args, backend)
-            same(again, results, "with another default device")
+        with torch.device("meta"):
+            again = run(Operator(operator.spec), args, backend)
+        same(again, results, "with another default device")
         unchanged(tensors_in(args), before)
 
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, kernels):
-    """On a GPU the order of a sum follows the layout (a program's threads do), so there the results are judged.
-
-    Without a GPU it is interpreted in one dtype; in the others it is slow.
-    """
+    """On a GPU the order of a sum follows the layout (a program's threads do), so there the results are judged."""
     args = case.build(dtype)
     expected = run(operator, args, kernels) if kernels == "cpu" else None
     for name, layout in LAYOUTS.items():

@@ -121,6 +121,7 @@ def kernel(thread, threads, out):
 """
 
 
+@pytest.mark.slow
 def test_machine_code_is_kept_on_disk_until_the_source_changes(tmp_path: Any) -> None:
     def hits(value: int) -> int:
         text, file = SOURCE.format(value=value), tmp_path / "kept.py"

@@ -22,6 +22,7 @@ def train(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_it_runs_from_the_command_line(tmp_path):
     picture = tmp_path / "curves.png"
     command = [sys.executable, EXAMPLE / "train.py", "--steps", "2", "--out", picture]

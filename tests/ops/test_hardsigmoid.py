@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from mixes import mixes
 
 import aclgrad
 from aclgrad import aclnn
@@ -11,10 +12,14 @@ from aclgrad.ops.hardsigmoid import reference
 from aclgrad.testing import assert_within_baseline
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-MIXES = [
-    *itertools.product(FLOATS[:3], repeat=3),  # the document's
+WIDER = [
     *itertools.permutations([torch.float64, torch.float32, torch.float16]),
     *itertools.permutations([torch.float64, torch.float64, torch.bfloat16]),
+]
+MIXES = [
+    *mixes(FLOATS[:3]),  # the document's
+    (torch.float64, torch.float32, torch.float16),
+    *(pytest.param(*mix, marks=pytest.mark.slow) for mix in WIDER),
 ]
 
 

@@ -1,9 +1,8 @@
 """What is peculiar to batch norm: the proof by autograd of the whole bracket, every mix of dtypes, counters."""
 
-import itertools
-
 import pytest
 import torch
+from mixes import mixes
 
 import aclgrad
 from aclgrad.ops.sync_batch_norm import reference
@@ -53,7 +52,7 @@ def test_processes_together_give_the_gradient_of_the_whole_batch():
         torch.testing.assert_close(got, want[a:b])
 
 
-@pytest.mark.parametrize(("grad_dtype", "x_dtype", "out_dtype"), list(itertools.product(FLOATS, repeat=3)))
+@pytest.mark.parametrize(("grad_dtype", "x_dtype", "out_dtype"), mixes(FLOATS))
 def test_every_mix_of_dtypes(grad_dtype, x_dtype, out_dtype):
     torch.manual_seed(2)
     c = 5

@@ -43,6 +43,7 @@ def test_it_is_in_every_door(package):
     assert "found in every door" in run(package, HERE / "doors.py", ROOT / "tools" / "generate.py")
 
 
+@pytest.mark.slow
 def test_functions_gradients_and_modules_are_optional(package):
     family = package / "ops" / "softsign"
     for name in OPTIONAL:
