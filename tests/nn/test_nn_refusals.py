@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -107,11 +108,77 @@ def test_objects_that_are_no_tensors_are_type_errors(case):
     assert isinstance(caught.value, TypeError)
 
 
+def nested(*shape, layout=torch.strided):
+    """Two tensors, the second one shorter."""
+    return torch.nested.nested_tensor([zeros(*shape), zeros(*shape)[1:]], layout=layout)
+
+
+def jagged(*shape):
+    return nested(*shape, layout=torch.jagged)
+
+
+SPARSE, NESTED = "has layout torch.sparse_coo", "is a nested tensor"
+LAYOUTS = {
+    "lstm: sparse": (lstm, lambda: (x.to_sparse(),), "input", SPARSE),
+    "lstm: one sequence": (lstm, lambda: (x[0].to_sparse_csr(),), "input", "has layout torch.sparse_csr"),
+    "lstm: packed": (lstm, lambda: (PackedSequence(zeros(2, 3).to_sparse(), torch.tensor([2])),), "input.data", SPARSE),
+    "lstm: h": (lstm, lambda: (x, (h.to_sparse(), c)), "hx[0]", SPARSE),
+    "lstm: jagged": (lstm, lambda: (jagged(3, 3),), "input", NESTED),
+    "lstm: nested": (lstm, lambda: (nested(3, 3),), "input", NESTED),
+    "cell: c": (cell, lambda: (x[0], (h[0], c[0].to_sparse())), "cx", SPARSE),
+    "cell: nested": (cell, lambda: (nested(3),), "input", NESTED),
+    "hardsigmoid: sparse": (aclgrad.nn.Hardsigmoid, lambda: (x.to_sparse(),), "input", SPARSE),
+    "hardsigmoid: jagged": (aclgrad.nn.Hardsigmoid, lambda: (jagged(3, 3),), "input", NESTED),
+    "hardsigmoid: in place": (lambda: aclgrad.nn.Hardsigmoid(inplace=True), lambda: (nested(3),), "input", NESTED),
+    "batch norm: sparse": (norm, lambda: (zeros(4, 3).to_sparse(),), "input", SPARSE),
+    "batch norm: nested": (norm, lambda: (nested(3, 3),), "input", NESTED),
+    "head: sparse": (head, lambda: (zeros(5, 3).to_sparse(), indices(5)), "input", SPARSE),
+    "head: target": (head, lambda: (zeros(5, 3), indices(5).to_sparse()), "target", SPARSE),
+    "head: nested": (head, lambda: (nested(3, 3), indices(2)), "input", NESTED),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*(Sparse|nested tensors)")
+@pytest.mark.parametrize(("make", "arguments", "name", "found"), LAYOUTS.values(), ids=LAYOUTS)
+def test_tensors_that_are_not_strided(make, arguments, name, found):
+    with pytest.raises(InvalidArgument, match=re.escape(f"{name} {found}, expected strided")) as caught:
+        make()(*arguments())
+    assert caught.value.argument == name
+
+
+@pytest.mark.filterwarnings("ignore:.*Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch._mkldnn])
+def test_tensors_that_are_not_strided_as_weights_and_in_ops(layout):
+    made = zeros(16, 3).to_mkldnn() if layout == torch._mkldnn else zeros(16, 3).to_sparse(layout=layout)
+    module = lstm()
+    module.weight_ih_l0 = nn.Parameter(made)
+    with pytest.raises(InvalidArgument, match=f"has layout {layout}, expected strided"):
+        module(x)
+    with pytest.raises(InvalidArgument, match=f"x has layout {layout}, expected strided"):
+        torch.ops.aclgrad.hardsigmoid(made)
+
+
+def test_a_cell_takes_sparse_values_where_torchs_does():
+    ours, theirs = cell(), nn.LSTMCell(3, 4)
+    theirs.load_state_dict(ours.state_dict())
+    values, states = torch.eye(2, 3), (torch.eye(2, 4), torch.ones(2, 4))
+    for got, expected in zip(ours(values.to_sparse(), states), theirs(values, states), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def ignoring(index):
+    return head(ignore_index=index)(zeros(2, 3), indices(2))
+
+
 OPTIONS = {
     "lstm: projection": (lambda: lstm(proj_size=2), "proj_size", "proj_size is 2, expected 0"),
     "head: bias": (lambda: head(bias=True), "bias", "bias is True, expected False"),
     "head: smoothing": (lambda: head(label_smoothing=0.1), "label_smoothing", "label_smoothing is 0.1, expected 0.0"),
     "head: class weights": (lambda: head(weight=torch.ones(9)), "weight", "weight is a tensor, expected None"),
+    "head: fractional index": (lambda: ignoring(1.0), "ignore_index", "ignore_index is 1.0, expected an int"),
+    "head: flag for an index": (lambda: ignoring(True), "ignore_index", "ignore_index is True, expected an int"),
+    "head: word for an index": (lambda: ignoring("1"), "ignore_index", "ignore_index is '1', expected an int"),
+    "head: huge index": (lambda: ignoring(1 << 63), "ignore_index", "9223372036854775808, expected a 64-bit integer"),
     "head: several dimensions": (lambda: head(out_features=(2,)), "out_features", "out_features is (2,), expected ()"),
     "head: reduction": (lambda: head(reduction="max"), "reduction", "'max', expected one of mean, sum, none"),
 }
@@ -122,6 +189,12 @@ def test_options_that_are_not_there(make, name, message):
     with pytest.raises((InvalidArgument, Unsupported), match=re.escape(message)) as caught:
         make()
     assert caught.value.argument == name
+
+
+@pytest.mark.parametrize("index", [1, np.int64(1), torch.tensor(1)], ids=["int", "numpy", "tensor"])
+def test_integers_of_every_kind_can_be_ignored(index):
+    losses = head(ignore_index=index, reduction="none")(zeros(2, 3), torch.tensor([0, 1]))
+    assert losses[0] > 0 and losses[1] == 0
 
 
 def test_torchs_own_checks_of_options_hold():

@@ -4,9 +4,11 @@ import inspect
 
 import pytest
 import torch
+from torch._vmap_internals import _vmap as old_vmap
 
 import aclgrad
 from aclgrad.core.autograd import is_refusal
+from aclgrad.core.dispatch import is_optional_list
 from aclgrad.core.memory import tensors_in
 from aclgrad.core.registry import operators, part
 from aclgrad.testing.cases import Data, suite
@@ -79,7 +81,7 @@ def test_the_schema_has_the_functions_names_and_defaults(operator):
     function = inspect.signature(getattr(aclgrad, operator.spec.name)).parameters
     for argument in op(operator)._schema.arguments:
         default = function[argument.name].default
-        if default is inspect.Parameter.empty:
+        if default is inspect.Parameter.empty or is_optional_list(operator.spec.params.get(argument.name)):
             assert not argument.has_default_value(), argument.name
         else:
             assert argument.default_value == default, argument.name
@@ -114,6 +116,33 @@ def test_fake_tensors_have_the_shapes_and_strides_of_real_ones(operator):
 def test_a_refusal_is_the_same_typed_error():
     with pytest.raises(aclgrad.InvalidArgument, match=r"x has shape \[3\]"):
         torch.ops.aclgrad.hardsigmoid_backward(torch.zeros(2), torch.zeros(3))
+
+
+WAYS = {
+    "eager": lambda function: function,
+    "mapped": lambda function: lambda x: torch.func.vmap(function)(x[None])[0],
+    "mapped by autograd": lambda function: lambda x: old_vmap(function)(x[None])[0],
+    "compiled": lambda function: torch.compile(function, backend="aot_eager", fullgraph=True),
+    "without gradients": torch.inference_mode(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("given", [{}, {"hx": None}, {"hx": []}], ids=str)
+def test_none_stands_for_an_empty_list(given, way):
+    data, op = Data(), torch.ops.aclgrad.lstm
+    params = [data.normal(12, 4).requires_grad_(), data.normal(12, 3)]
+    x = data.normal(3, 2, 4)
+    expected = aclgrad.lstm(x, params, has_bias=False)[0]
+    assert torch.equal(way(lambda x: op(x, params, has_bias=False, **given)[0])(x), expected)
+    if given:
+        assert torch.equal(way(lambda x: op(x, params, *given.values(), None, False)[0])(x), expected)
+
+
+def test_a_tensor_is_no_list():
+    x, params = torch.zeros(3, 2, 4), [torch.zeros(12, 4), torch.zeros(12, 3)]
+    with pytest.raises(aclgrad.WrongType, match="hx is Tensor, expected a list of tensors"):
+        torch.ops.aclgrad.lstm(x, params, torch.zeros(2, 1, 2, 3), None, False)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

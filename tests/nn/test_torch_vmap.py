@@ -6,6 +6,7 @@ from torch._vmap_internals import _vmap as old_vmap
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 import aclgrad
+import aclgrad.nn
 from aclgrad.core.registry import operators
 from aclgrad.testing.cases import Data, suite
 
@@ -124,6 +125,25 @@ def test_an_update_of_mapped_tensors_is_seen_outside():
 def test_the_python_functions_can_be_mapped():
     x = Data().normal(SAMPLES, 5)
     torch.testing.assert_close(torch.func.vmap(aclgrad.hardsigmoid)(x), aclgrad.hardsigmoid(x), rtol=0, atol=0)
+
+
+@both_kinds
+@pytest.mark.parametrize("mapped", ["h", "c"])
+def test_a_state_of_an_lstm_alone_can_be_mapped(mapped, vmap):
+    data, module = Data(), aclgrad.nn.LSTM(4, 3)
+    x, given = data.normal(5, 2, 4), {"h": data.normal(1, 2, 3), "c": data.normal(1, 2, 3)}
+    states = data.normal(SAMPLES, 1, 2, 3)
+
+    def by_module(state):
+        return module(x, tuple((given | {mapped: state}).values()))[0]
+
+    def by_function(state):
+        with torch.no_grad():
+            return aclgrad.lstm(x, module._flat_weights, tuple((given | {mapped: state}).values()))[0]
+
+    for function in (by_module, by_function):
+        expected = torch.stack([function(state) for state in states])
+        torch.testing.assert_close(vmap(function)(states), expected, rtol=0, atol=0)
 
 
 def test_compiled_maps_agree():

@@ -52,6 +52,25 @@ def test_equals_pytorchs_hardsigmoid(dtype):
     assert bool(ours[-8].isnan()) and ours[-7:-3].tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("backend", "dtype"),
+    [
+        *itertools.product(("cpu", "reference"), FLOATS),
+        *(pytest.param("triton", dtype, marks=pytest.mark.gpu) for dtype in FLOATS[:3]),
+    ],
+)
+def test_small_values_are_right_to_the_last_digit(backend, dtype):
+    """Just above -3 the value is a small difference, in which an error of x/6 or of 1/2 would be a large one."""
+    spacing = 2 * torch.finfo(dtype).eps  # of numbers between 2 and 4
+    x = (torch.tensor([0, 1, 2, 3, 7, 50], dtype=torch.float64) * spacing - 3).to(dtype)
+    exact = (x.double() + 3) / 6  # the sum has no rounding error
+    ends = torch.tensor([3.0, torch.inf, -torch.inf, torch.nan], dtype=dtype)
+    place = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+    values = aclgrad.hardsigmoid(torch.cat([x, ends]).to(place), backend=backend).cpu().double()
+    assert bool(((values[:6] - exact).abs() <= torch.finfo(dtype).eps * exact).all()), values[:6] / exact
+    assert values[6:9].tolist() == [1.0, 1.0, 0.0] and bool(values[9].isnan())
+
+
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_integers_are_computed_in_float32_and_cut_off(backend):
     ends = torch.iinfo(torch.int32)
@@ -111,7 +130,7 @@ def test_equals_pytorchs_gradient(dtype):
 
 
 def test_the_comparison_is_made_on_the_exact_value():
-    """The largest float32 below 3 is inside, though x/6 + 1/2 rounds to 1 there."""
+    """The largest float32 below 3 is inside, though (x + 3)/6 rounds to 1 there."""
     three = torch.tensor(3.0)
     x = torch.stack([torch.nextafter(three, torch.zeros(())), three, torch.nextafter(three, three * 2)])
     x = torch.cat([x, -x])

@@ -42,11 +42,27 @@ def take(param: Param, label: str, value: Any) -> Value:
     raise TypeError(f"no taker for {param}")
 
 
+def require_strided(label: str, tensor: torch.Tensor) -> None:
+    """Raise unless a tensor's elements lie at strides: it is not sparse, of no library's own layout, not nested."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        found = "is a nested tensor" if tensor.is_nested else f"has layout {tensor.layout}"
+        raise InvalidArgument(f"{label} {found}, expected strided", label)
+
+
+def integer(label: str, value: Any) -> int:
+    """What was passed as an integer of 64 bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise WrongType(f"{label} is {value!r}, expected an int", label) from None
+    if not -(2**63) <= number < 2**63:
+        raise InvalidArgument(f"{label} is {number}, expected a 64-bit integer", label)
+    return number
+
+
 def _take_tensor(label: str, value: Any) -> Meta | None:
     if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided or value.is_nested:
-            found = "is a nested tensor" if value.is_nested else f"has layout {value.layout}"
-            raise InvalidArgument(f"{label} {found}, expected strided", label)
+        require_strided(label, value)
         return meta_of(value)
     if value is None:
         return None
@@ -73,15 +89,9 @@ def _take_flag(label: str, value: Any) -> bool:
 
 
 def _take_int(label: str, value: Any) -> int:
-    try:
-        if isinstance(value, torch.Tensor):  # plans are found by its metadata
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise WrongType(f"{label} is {value!r}, expected an int", label) from None
-    if not -(2**63) <= number < 2**63:
-        raise InvalidArgument(f"{label} is {number}, expected a 64-bit integer", label)
-    return number
+    if isinstance(value, torch.Tensor):  # plans are found by its metadata
+        raise WrongType(f"{label} is {value!r}, expected an int", label)
+    return integer(label, value)
 
 
 def _take_float(label: str, value: Any) -> float:

@@ -15,7 +15,7 @@ import torch
 
 from .errors import AclgradError, InvalidArgument, Unsupported
 from .memory import tensors_in
-from .spec import Call
+from .spec import Argument, Call, OpSpec, TensorList
 
 if TYPE_CHECKING:
     from .plan import Operator
@@ -103,9 +103,21 @@ def is_plain(*tensors: torch.Tensor) -> bool:
     return all(type(tensor) in (torch.Tensor, torch.nn.Parameter) and has_memory(tensor) for tensor in tensors)
 
 
+def is_optional_list(param: Argument) -> bool:
+    """Whether a list of tensors may be given for it, or None."""
+    return isinstance(param, TensorList) and param.may_be_none
+
+
+def lists_for_none(spec: OpSpec, args: Sequence[Any]) -> list[Any]:
+    """The arguments as the op takes them: an empty list where None stands for one."""
+    pairs = zip(spec.args, args, strict=True)
+    return [[] if value is None and is_optional_list(param) else value for param, value in pairs]
+
+
 def dispatched(operator: Operator, args: Sequence[Any], out: Any, backend: str | None, asked: bool) -> Any:
     """The call by torch's dispatcher, with what the Python door takes and returns."""
     spec = operator.spec
+    args = lists_for_none(spec, args)
     given = (None,) * len(spec.outs) if out is None else operator.given(out)
     if out is not None and wants_gradient((*args, given)):
         raise Unsupported("out is given where a gradient is wanted, expected None: use what is returned", "out")

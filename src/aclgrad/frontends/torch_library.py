@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ..core.autograd import Composed, final, refusal, require_no_tangents
-from ..core.dispatch import NAMESPACE, chosen_backend, wants_gradient
-from ..core.errors import Unsupported
+from ..core.dispatch import NAMESPACE, chosen_backend, is_optional_list, lists_for_none, wants_gradient
+from ..core.errors import Unsupported, WrongType
 from ..core.memory import tensors_in
 from ..core.plan import Operator, allocated
 from ..core.registry import operators, part
@@ -41,6 +41,15 @@ class Library(torch.library.Library):
 
 LIBRARY: Any = Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 DEVICES = ("CPU", "CUDA")
+REFUSED = (
+    *(f"{layout}{device}" for layout in ("Sparse", "SparseCsr", "NestedTensor") for device in DEVICES),
+    "MkldnnCPU",
+)
+"""Dispatch keys of tensors that no kernel takes; the contract says so in its own words, where torch has none."""
+
+ABSENT = ".absent"
+"""The overload of an op that takes a list of tensors or None: for None."""
+
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)  # what is planned for must be what comes
 
 _TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", BoolArray: "bool[]", TensorList: "Tensor[]"}
@@ -84,18 +93,25 @@ def _differentiable_update(operator: Operator, known: Composed | None, message: 
     return kernel
 
 
-def schema(spec: OpSpec) -> str:
-    """The op's schema."""
+def schema(spec: OpSpec, overload: str = "") -> str:
+    """The op's schema, or that of its overload `ABSENT`.
+
+    Torch's dispatcher does not look for tensors in a list that is optional, and lists of tensors have no default. So
+    the op takes an empty list for None; the overload takes None alone.
+    """
     arguments = []
     for k, param in enumerate(spec.args):
         kind = f"Tensor({chr(ord('a') + k)}!)" if isinstance(param, InOut) else _TYPES.get(type(param), "Tensor")
         default = "" if param.default is REQUIRED else f"={param.default}"
-        arguments.append(f"{kind}{'?' if param.may_be_none else ''} {param.name}{default}")
+        if is_optional_list(param):
+            arguments.append(f"Tensor? {param.name}{default}" if overload else f"{kind} {param.name}")
+        else:
+            arguments.append(f"{kind}{'?' if param.may_be_none else ''} {param.name}{default}")
     if spec.asked_by:
         arguments += ["*", *(f"bool {flag}=False" for flag in spec.asked_by)]
     returned = ["Tensor[]" if isinstance(out, OutList) else "Tensor" for out in spec.outs]
     result = returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
-    return f"{spec.name}({', '.join(arguments)}) -> {result}"
+    return f"{spec.name}{overload}({', '.join(arguments)}) -> {result}"
 
 
 def define(operator: Operator) -> None:
@@ -114,10 +130,31 @@ def define(operator: Operator) -> None:
     LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
         LIBRARY.impl(spec.name, kernel, device)
+    for layout in REFUSED:
+        LIBRARY.impl(spec.name, fake, layout)
     LIBRARY.impl(spec.name, _of_negated(operator), "Negative")
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
     register_flops(operator, f"{NAMESPACE}::{spec.name}")
     register_vmap(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
+    if any(is_optional_list(param) for param in spec.args):
+        _define_absent(operator)
+
+
+def _define_absent(operator: Operator) -> None:
+    """The overload for None in place of a list: it is the op with an empty one, to whoever traces or transforms it."""
+    spec = operator.spec
+    op = getattr(getattr(torch.ops, NAMESPACE), spec.name).default
+
+    def kernel(*args: Any, **flags: bool) -> Any:
+        complete = (*args, *spec.defaults[len(args) :])
+        for param, value in zip(spec.args, complete, strict=True):
+            if is_optional_list(param) and value is not None:
+                raise WrongType(f"{param.name} is {type(value).__name__}, expected a list of tensors", param.name)
+        return op(*lists_for_none(spec, complete), **flags)
+
+    LIBRARY.define(schema(spec, ABSENT), tags=TAGS)
+    for key in ("CompositeImplicitAutograd", "FuncTorchBatched", "Batched"):
+        LIBRARY.impl(spec.name + ABSENT, kernel, key)
 
 
 def _of_negated(operator: Operator) -> Callable[..., Any]:

@@ -7,14 +7,24 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...core.binding import integer, require_strided
 from ...core.errors import InvalidArgument, WrongType
 from ...core.meta import dtype_name
 
 
 def require_tensor(name: str, value: object) -> None:
-    """Raise unless it is a tensor."""
+    """Raise unless it is a tensor, and one: what is nested has no shape."""
     if not isinstance(value, Tensor):
         raise WrongType(f"{name} is {type(value).__name__}, expected a tensor", name)
+    if value.is_nested:
+        require_strided(name, value)
+
+
+def require_int(name: str, value: object) -> int:
+    """The value as an int; torch takes whatever is an integer for one, but for a bool."""
+    if isinstance(value, bool):
+        raise WrongType(f"{name} is {value}, expected an int", name)
+    return integer(name, value)
 
 
 def require_shape(name: str, value: object, expected: Sequence[int | None], symbols: str) -> None:

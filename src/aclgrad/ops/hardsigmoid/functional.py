@@ -10,7 +10,7 @@ from . import spec
 
 
 def hardsigmoid(x: Tensor, *, out: Tensor | None = None, backend: str | None = None) -> Tensor:
-    """min(max(x / 6 + 1/2, 0), 1), a sigmoid made of three straight lines.
+    """min(max((x + 3) / 6, 0), 1), a sigmoid made of three straight lines.
 
     Shapes: `x` and the result are equal, of any rank and any strides. Dtypes: float16, bfloat16, float32,
     float64 or int32, and the result has the same; half types are computed in float32 and rounded once, integers are

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...core.backends import Launch
@@ -11,13 +10,11 @@ from ...cpu.compiler import jit
 from ...cpu.lanes import cast
 from ...cpu.pointwise import Pointwise
 
-SIXTH = math.nextafter(1 / 6, 1)  # three of the float64 below 1/6 are less than 1/2, so that -3 would not give 0
-
 
 @jit
 def _value(x: Any) -> Any:
     zero, one = cast(0.0, x), cast(1.0, x)
-    line = x * cast(SIXTH, x) + cast(0.5, x)
+    line = (x + cast(3.0, x)) * cast(1 / 6, x)  # near -3 the sum is exact; x/6 + 1/2 would have an error of its terms
     low = zero if line < zero else line  # noqa: FURB136  # unlike max(), this lets a NaN pass
     return one if low > one else low  # noqa: FURB136
 

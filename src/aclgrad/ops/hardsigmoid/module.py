@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ...core.binding import require_strided
 from .._shared.modules import require_tensor
 
 __all__ = ["Hardsigmoid"]
@@ -21,8 +22,9 @@ class Hardsigmoid(nn.Hardsigmoid):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """min(max(x / 6 + 1/2, 0), 1), over the input where `inplace` asks for it."""
+        """min(max((x + 3) / 6, 0), 1), over the input where `inplace` asks for it."""
         require_tensor("input", input)
+        require_strided("input", input)
         if not self.inplace:
             return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
         torch.ops.aclgrad.hardsigmoid_(input)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 
 def hardsigmoid(x: Tensor) -> Tensor:
-    """clamp(x / 6 + 1/2, 0, 1); of integers cut off, so that it is 1 from 3 on and 0 below."""
-    return torch.clamp(x / 6 + 0.5, 0, 1).to(x.dtype)
+    """clamp((x + 3) / 6, 0, 1); of integers cut off, so that it is 1 from 3 on and 0 below."""
+    return torch.clamp((x + 3.0) / 6, 0, 1).to(x.dtype)  # a float 3, so that the sum of integers cannot overflow
 
 
 def hardsigmoid_(x: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...core.binding import require_strided
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import require_dtype, require_shape, require_tensor
+from .._shared.modules import require_dtype, require_int, require_shape, require_tensor
 from .training import IGNORE_INDEX, REDUCTIONS, reduced
 
 __all__ = ["LinearCrossEntropyLoss", "linear_cross_entropy"]
@@ -38,15 +39,18 @@ def linear_cross_entropy(
     if reduction not in REDUCTIONS:
         raise InvalidArgument(f"reduction is {reduction!r}, expected one of {', '.join(REDUCTIONS)}", "reduction")
     require_shape("weight", weight, (None, None), "[V, H]")
-    leading = input.shape[:-1] if isinstance(input, Tensor) else ()
+    require_tensor("input", input)
+    leading = input.shape[:-1]
     require_shape("input", input, (*leading, weight.shape[1]), "[..., H]")
     require_tensor("target", target)
     if target.is_floating_point():
         raise Unsupported("target holds probabilities, expected class indices", "target")
     require_shape("target", target, leading, "[...], a class index for every row of input")
+    for name, tensor in (("input", input), ("weight", weight), ("target", target)):
+        require_strided(name, tensor)
     if target.dtype == torch.uint8:  # as torch takes them
         target = target.long()
-    ignored = IGNORE_INDEX if ignore_index is None else ignore_index
+    ignored = IGNORE_INDEX if ignore_index is None else require_int("ignore_index", ignore_index)
     lower = autocast_dtype(input)
     if lower is None:
         require_dtype("input", input, weight.dtype, "weight")

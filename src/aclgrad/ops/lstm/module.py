@@ -10,6 +10,7 @@ from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
 from ...core.autograd import require_no_tangents
+from ...core.binding import require_strided
 from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
@@ -48,6 +49,7 @@ class LSTM(nn.RNNBase):
         batched = not isinstance(input, Tensor) or input.dim() != 2
         sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
         require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")
+        require_strided("input", input)
         batch_axis = 0 if self.batch_first else 1
         if input.shape[1 - batch_axis if batched else 0] == 0:
             raise InvalidArgument(f"input has shape {list(input.shape)}, expected at least one step", "input")
@@ -61,6 +63,7 @@ class LSTM(nn.RNNBase):
     def _packed(self, sequences: PackedSequence, hx: States | None) -> tuple[PackedSequence, States]:
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
+        require_strided("input.data", data)
         packing = Packing.of(sizes, data)
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
@@ -146,7 +149,7 @@ class LSTM(nn.RNNBase):
         if is_plain(x, *(hx or ()), *params):
             output, hy, cy = Sequences.apply(attributes, len(hx or ()), x, batch_sizes, *(hx or ()), *params)  # type: ignore[no-untyped-call]
         else:
-            output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx, batch_sizes, *attributes)
+            output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx or [], batch_sizes, *attributes)
         return output, (hy, cy)
 
     @staticmethod
