@@ -79,9 +79,10 @@ def unchanged(tensors, copies):
 
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix())
 def test_a_call(operator, case, dtype, backend):
-    """As accurate as a naive run, within the planned workspace, its inputs left alone; smoke cases in their first dtype:
-    with the same bits the next time, when the outputs have gaps, and when torch's default device is another and the call
-    is planned anew.
+    """As accurate as a naive run, within the planned workspace, its inputs left alone.
+
+    Smoke cases in their first dtype: with the same bits the next time, when the outputs have gaps, and when torch's
+    default device is another and the call is planned anew.
     """
     args = case.build(dtype)
     before = [tensor.clone() for tensor in tensors_in(args)]
