@@ -46,7 +46,7 @@ class CCall:
         return [0, *(self.advances.get(index, 0) for index in range(ARGUMENTS))]
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba is untyped
+@intrinsic
 def _call_row(typing: Any, row: Any, growth: Any, turn: Any) -> Any:
     """Call the function that a row begins with; every word has grown by its growth as often as turns have passed."""
 

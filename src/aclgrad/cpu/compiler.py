@@ -46,7 +46,7 @@ class Word(IntEnum):
     YIELD = 5  # the function by which a waiting thread offers its core to others
 
 
-class ThreadGroup(types.Type):  # type: ignore[misc]  # numba is untyped
+class ThreadGroup(types.Type):
     """The threads that run a kernel, an argument that costs no word; `barrier(group)` is what it is for."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class ThreadGroup(types.Type):  # type: ignore[misc]  # numba is untyped
 
 
 @register_model(ThreadGroup)
-class ThreadGroupModel(models.PrimitiveModel):  # type: ignore[misc]
+class ThreadGroupModel(models.PrimitiveModel):
     """The address of the argument block."""
 
     def __init__(self, manager: Any, group: ThreadGroup) -> None:
@@ -144,7 +144,7 @@ def _ask(builder: ir.IRBuilder, block: ir.Value, given: Word, function: Word) ->
     return answer
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def group_index(typing: Any, block: Any) -> Any:
     """The index of the calling thread in its group."""
 
@@ -154,7 +154,7 @@ def group_index(typing: Any, block: Any) -> Any:
     return types.int64(block), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def group_size(typing: Any, block: Any) -> Any:
     """The number of threads that run with this block."""
 
@@ -168,7 +168,7 @@ def _unpacker(arguments: list[types.Type]) -> Any:
     """An intrinsic that turns the words of a block into a tuple of arguments."""
     result = types.Tuple(arguments)
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def unpack(typing: Any, block: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             values = []

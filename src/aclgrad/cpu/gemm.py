@@ -102,7 +102,7 @@ def _operand(dtype: torch.dtype, isa: VectorISA) -> Operand:
     raise TypeError(f"gemm_for: dtype is {name}, expected float64, float32, float16 or bfloat16")
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def address_of(typing: Any, pointer: Any) -> Any:
     """A pointer as an integer."""
 

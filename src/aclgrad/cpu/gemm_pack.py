@@ -95,7 +95,7 @@ def _make_copy_lanes(operand: Operand, lanes: int) -> Any:
         else:
             masked_store(builder, packed, pointer(builder, dst), mask, operand.unit)
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def copy_lanes(typing: Any, dst: Any, src: Any, second: Any, paired: Any, count: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             if lanes == 1:
@@ -145,7 +145,7 @@ def _make_transpose(operand: Operand, lanes: int) -> Any:
                     address = builder.add(dst, builder.mul(step, I64(index)))
                     masked_store(builder, vector, pointer(builder, address), mask, operand.unit)
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def transpose(typing: Any, dst: Any, step: Any, src: Any, row_step: Any, rows: Any, count: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             emit(builder, args)

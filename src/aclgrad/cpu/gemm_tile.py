@@ -78,7 +78,7 @@ def variant(isa: VectorISA, operand: Operand) -> str:
     return f"{isa.name}_{isa.rows}x{isa.vectors}_{operand.name}_{operand.depth}"
 
 
-class BFloatType(ir.Type):  # type: ignore[misc]  # llvmlite is untyped
+class BFloatType(ir.Type):  # llvmlite is untyped
     """LLVM's bfloat, which llvmlite lacks; the dot instruction is declared with it."""
 
     def _to_string(self) -> str:
@@ -283,7 +283,7 @@ def make_tile(isa: VectorISA, operand: Operand) -> Any:
     block of C at `c`, of which `rows` x `columns` exist, is overwritten, or added to if `accumulate` is not 0.
     """
 
-    @intrinsic  # type: ignore[untyped-decorator]  # numba is untyped
+    @intrinsic
     def tile(typing: Any, *args: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> Any:
             numbers = [

@@ -30,7 +30,7 @@ ALIAS_SCOPES = 32
 """Kernel arguments beyond this many make no promise about aliasing."""
 
 
-class Pointer(types.Type):  # type: ignore[misc]  # numba is untyped
+class Pointer(types.Type):
     """Address of elements of a torch dtype.
 
     `scope` is the kernel argument it came from, None if unknown. `step` is the distance between p[i] and p[i + 1]: 1,
@@ -53,7 +53,7 @@ class StridedPointer(Pointer):
 
 
 @register_model(Pointer)
-class PointerModel(models.PrimitiveModel):  # type: ignore[misc]
+class PointerModel(models.PrimitiveModel):
     """Just the address."""
 
     def __init__(self, manager: Any, pointer: Pointer) -> None:
@@ -61,7 +61,7 @@ class PointerModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 @register_model(StridedPointer)
-class StridedPointerModel(models.StructModel):  # type: ignore[misc]
+class StridedPointerModel(models.StructModel):
     """The address and the step."""
 
     def __init__(self, manager: Any, pointer: StridedPointer) -> None:
@@ -120,7 +120,7 @@ def stored_as(pointer: Pointer, number: types.Type) -> types.Type:
     return number if number == types.float32 else types.float64
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def apart(typing: Any, pointer: Any, part: Any) -> Any:
     """The pointer as the `part`-th (a constant) of several that never meet, though they come from one argument."""
     alone = type(pointer)(pointer.dtype, ALIAS_SCOPES - 1 - part.literal_value, pointer.step)
@@ -131,7 +131,7 @@ def apart(typing: Any, pointer: Any, part: Any) -> Any:
     return alone(pointer, part), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def contiguous(typing: Any, pointer: Any) -> Any:
     """The pointer as one to elements that lie side by side, whatever its type says; who calls it knows."""
     plain = Pointer(pointer.dtype, pointer.scope)
@@ -142,7 +142,7 @@ def contiguous(typing: Any, pointer: Any) -> Any:
     return plain(pointer), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pointer_at(typing: Any, address: Any, like: Any) -> Any:
     """An integer address as a pointer to elements of the dtype of `like`, of unknown origin."""
     pointer = Pointer(like.dtype)
@@ -153,7 +153,7 @@ def pointer_at(typing: Any, address: Any, like: Any) -> Any:
     return pointer(address, like), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def cast(typing: Any, number: Any, like: Any) -> Any:
     """A number in the type of another one, or of what a pointer reads: a constant must not widen float32 it meets."""
     result = ELEMENTS[like.dtype].value if isinstance(like, Pointer) else like
@@ -168,7 +168,7 @@ DTYPE_CODES = {dtype: code for code, dtype in enumerate(ELEMENTS)}
 """Numbers for dtypes that a kernel knows at run time only."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def load_any(typing: Any, address: Any, code: Any, index: Any) -> Any:
     """The element at `index`, of the dtype with that code, as float64. Slow: for vectors not worth specialising for."""
 
@@ -199,7 +199,7 @@ def load_any(typing: Any, address: Any, code: Any, index: Any) -> Any:
 # The operators are typed and lowered directly: an `overload` would compile a function for every type of pointer.
 
 
-@type_callable(operator.getitem)  # type: ignore[untyped-decorator]
+@type_callable(operator.getitem)
 def _type_getitem(context: Any) -> Any:
     def typer(pointer: Any, index: Any) -> Any:
         return ELEMENTS[pointer.dtype].value if isinstance(pointer, Pointer) else None
@@ -207,13 +207,13 @@ def _type_getitem(context: Any) -> Any:
     return typer
 
 
-@lower_builtin(operator.getitem, Pointer, types.Integer)  # type: ignore[untyped-decorator]
+@lower_builtin(operator.getitem, Pointer, types.Integer)
 def _getitem(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
     pointer, index = signature.args
     return emit_load(context, builder, pointer, args[0], context.cast(builder, args[1], index, types.int64))
 
 
-@type_callable(operator.setitem)  # type: ignore[untyped-decorator]
+@type_callable(operator.setitem)
 def _type_setitem(context: Any) -> Any:
     def typer(pointer: Any, index: Any, number: Any) -> Any:
         return types.none if isinstance(pointer, Pointer) else None
@@ -221,7 +221,7 @@ def _type_setitem(context: Any) -> Any:
     return typer
 
 
-@lower_builtin(operator.setitem, Pointer, types.Integer, types.Number)  # type: ignore[untyped-decorator]
+@lower_builtin(operator.setitem, Pointer, types.Integer, types.Number)
 def _setitem(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
     pointer, index, number = signature.args
     position = context.cast(builder, args[1], index, types.int64)
@@ -230,7 +230,7 @@ def _setitem(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> 
     return context.get_dummy_value()
 
 
-@type_callable(operator.add)  # type: ignore[untyped-decorator]
+@type_callable(operator.add)
 def _type_add(context: Any) -> Any:
     def typer(pointer: Any, count: Any) -> Any:
         movable = isinstance(pointer, Pointer) and not isinstance(pointer, StridedPointer)
@@ -239,7 +239,7 @@ def _type_add(context: Any) -> Any:
     return typer
 
 
-@lower_builtin(operator.add, Pointer, types.Integer)  # type: ignore[untyped-decorator]
+@lower_builtin(operator.add, Pointer, types.Integer)
 def _add(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
     pointer, count = signature.args
     return move(builder, pointer, args[0], context.cast(builder, args[1], count, types.int64))

@@ -43,7 +43,7 @@ def procedure(kernel: Callable[..., None], name: str, arguments: int) -> Any:
         _compiled[symbol] = entry(kernel, (int,) * arguments)
         binding.add_symbol(symbol, _compiled[symbol].address)
 
-    @intrinsic  # type: ignore[untyped-decorator]  # numba is untyped
+    @intrinsic
     def call(typing: Any, *args: Any) -> Any:
         packed = types.StarArgTuple.from_types(args)
 

@@ -45,7 +45,7 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
     return code
 
 
-class Store(FunctionCache):  # type: ignore[misc]  # numba is untyped
+class Store(FunctionCache):
     """What numba asks for a kernel's code, and gives it to. Nothing that happens to a file is an error here."""
 
     def __init__(self, function: Any, family: str) -> None:

@@ -116,7 +116,7 @@ def element_offset(table: Any, index: int) -> int:
     return offset
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _prefer_256_bits(typing: Any) -> Any:
     """Vectorise the calling function with 256 bits at most: memory streams a tenth faster than with 512."""
 
@@ -127,7 +127,7 @@ def _prefer_256_bits(typing: Any) -> Any:
     return types.void(), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def moved(typing: Any, pointers: Any, strides: Any, count: Any) -> Any:
     """Each pointer `count` of its strides further on; None stays None."""
 
@@ -145,7 +145,7 @@ def moved(typing: Any, pointers: Any, strides: Any, count: Any) -> Any:
     return pointers(pointers, strides, count), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def stepped(typing: Any, pointers: Any, strides: Any) -> Any:
     """The pointers, subscriptable: those with a step of run time are given their stride."""
     result = types.Tuple([_subscriptable(pointer) for pointer in pointers.types])
@@ -170,7 +170,7 @@ def _subscriptable(pointer: types.Type) -> types.Type:
     return StridedPointer(pointer.dtype, pointer.scope, None) if dynamic else pointer
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def fetch(typing: Any, line: Any, index: Any, targets: Any) -> Any:
     """The elements at `index` of all pointers but the last `targets`; None stays None."""
     sources = line.types[: -targets.literal_value]
@@ -189,7 +189,7 @@ def fetch(typing: Any, line: Any, index: Any, targets: Any) -> Any:
     return result(line, index, targets), emit
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def put(typing: Any, line: Any, index: Any, targets: Any, result: Any) -> Any:
     """Write a number at `index` of the last pointer, or the numbers of a tuple at `index` of the last `targets`.
 

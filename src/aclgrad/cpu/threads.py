@@ -109,7 +109,7 @@ def share(count: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
     return min(first, count), min(last, count)
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def _field(typing: Any, group: Any, index: Any) -> Any:
     """A word of the running threads' argument block."""
     position = index.literal_value
@@ -120,7 +120,7 @@ def _field(typing: Any, group: Any, index: Any) -> Any:
     return types.int64(group, index), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call(typing: Any, function: Any) -> Any:
     """Call the C function `void(void)` at an address."""
 
@@ -131,7 +131,7 @@ def _call(typing: Any, function: Any) -> Any:
     return types.void(function), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _fetch_add(typing: Any, address: Any, amount: Any) -> Any:
     """Atomically add to the counter at an address; its value before. All memory is ordered around it."""
 
@@ -142,7 +142,7 @@ def _fetch_add(typing: Any, address: Any, amount: Any) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _fetch(typing: Any, address: Any) -> Any:
     """The counter at an address; what was written before it was last changed is visible afterwards."""
 

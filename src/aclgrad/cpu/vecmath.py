@@ -36,7 +36,7 @@ TANH_TWICE_HIGH = np.float32(20)  # tanh(x) is 1 for 2x above
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _two_to(typing: Any, rounded: Any) -> Any:
     """2^n as a float32, for n + ROUNDER."""
 
@@ -47,7 +47,7 @@ def _two_to(typing: Any, rounded: Any) -> Any:
     return types.float32(types.float32), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _scale(typing: Any, value: Any, rounded: Any) -> Any:
     """The value times 2^n for n + ROUNDER, in two steps so that the result may be subnormal or overflow."""
 
@@ -63,7 +63,7 @@ def _scale(typing: Any, value: Any, rounded: Any) -> Any:
     return types.float32(types.float32, types.float32), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _with_sign(typing: Any, magnitude: Any, sign: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         copysign = ir.FunctionType(FLOAT, (FLOAT, FLOAT))
@@ -125,16 +125,16 @@ def _sigmoid32(x: Any) -> Any:
     return (ONE if x >= ZERO else small) / (ONE + small)
 
 
-@overload(exp, strict=False)  # type: ignore[untyped-decorator]
+@overload(exp, strict=False)
 def _exp(x: Any) -> Any:
     return (lambda x: _exp32(x)) if x == types.float32 else (lambda x: math.exp(x))
 
 
-@overload(tanh, strict=False)  # type: ignore[untyped-decorator]
+@overload(tanh, strict=False)
 def _tanh(x: Any) -> Any:
     return (lambda x: _tanh32(x)) if x == types.float32 else (lambda x: math.tanh(x))
 
 
-@overload(sigmoid, strict=False)  # type: ignore[untyped-decorator]
+@overload(sigmoid, strict=False)
 def _sigmoid(x: Any) -> Any:
     return (lambda x: _sigmoid32(x)) if x == types.float32 else sigmoid

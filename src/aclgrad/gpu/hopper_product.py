@@ -45,7 +45,7 @@ CONSUMER_REGISTERS, PRODUCER_REGISTERS = gl.constexpr(232), gl.constexpr(24)  # 
 
 
 @hopper.jit()
-def tile_at(tile, down, across):  # type: ignore[no-untyped-def]
+def tile_at(tile, down, across):
     """(row, column) of a tile, both counted in tiles, of which there are so many down and across."""
     first = tile // (BAND * across) * BAND
     height = min(down - first, BAND)
@@ -54,7 +54,7 @@ def tile_at(tile, down, across):  # type: ignore[no-untyped-def]
 
 
 @hopper.jit()
-def ring_barriers(STAGES: gl.constexpr):  # type: ignore[no-untyped-def]
+def ring_barriers(STAGES: gl.constexpr):
     """(ready, free): a barrier each for every stage of a ring that two consumers read."""
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -72,7 +72,7 @@ def tile_grid(rows: int, columns: int, device: torch.device, tile: Sequence[int]
 
 
 @hopper.jit()
-def shared_memory(a_desc, b_desc, out_desc, K_FIRST: gl.constexpr):  # type: ignore[no-untyped-def]
+def shared_memory(a_desc, b_desc, out_desc, K_FIRST: gl.constexpr):
     """(ring of a, ring of b, two buffers of each consumer for its results, ready, free)."""
     a_ring = gl.allocate_shared_memory(a_desc.dtype, [STAGES * 2, CONSUMER_ROWS, TILE_K], a_desc.layout)
     if K_FIRST:
@@ -85,7 +85,7 @@ def shared_memory(a_desc, b_desc, out_desc, K_FIRST: gl.constexpr):  # type: ign
 
 
 @hopper.jit()
-def produce(a_desc, b_desc, a_ring, b_ring, ready, free, M, N, K, K_FIRST: gl.constexpr):  # type: ignore[no-untyped-def]
+def produce(a_desc, b_desc, a_ring, b_ring, ready, free, M, N, K, K_FIRST: gl.constexpr):
     """The producer warp: every slice of every tile, as soon as both consumers are done with what was in its stage."""
     down, across = gl.cdiv(M, ROWS), gl.cdiv(N, COLUMNS)
     slot = 0
@@ -110,7 +110,7 @@ def produce(a_desc, b_desc, a_ring, b_ring, ready, free, M, N, K, K_FIRST: gl.co
 
 
 @hopper.jit()
-def accumulate(CONSUMER: gl.constexpr, a_ring, b_ring, ready, free, K, slot, K_FIRST: gl.constexpr):  # type: ignore[no-untyped-def]
+def accumulate(CONSUMER: gl.constexpr, a_ring, b_ring, ready, free, K, slot, K_FIRST: gl.constexpr):
     """(the sums of a consumer's rows of a tile in four pieces by columns, the next slot)."""
     sums = gl.zeros([CONSUMER_ROWS, COLUMNS], gl.float32, ACCUMULATOR)
     for k in range(0, K, TILE_K):
@@ -135,13 +135,13 @@ def accumulate(CONSUMER: gl.constexpr, a_ring, b_ring, ready, free, K, slot, K_F
 
 
 @hopper.jit()
-def _left_and_right(values, WIDTH: gl.constexpr):  # type: ignore[no-untyped-def]
+def _left_and_right(values, WIDTH: gl.constexpr):
     """The left and the right columns: every thread has some of both."""
     return values.reshape(CONSUMER_ROWS, 2, WIDTH).permute(0, 2, 1).split()
 
 
 @hopper.jit()
-def store(CONSUMER: gl.constexpr, out_desc, buffers, values, row, column, PIECE: gl.constexpr):  # type: ignore[no-untyped-def]
+def store(CONSUMER: gl.constexpr, out_desc, buffers, values, row, column, PIECE: gl.constexpr):
     """Round a piece of the columns and have it copied to `out` while the next one is computed."""
     buffer = buffers.index(CONSUMER * 2 + PIECE % 2)
     tma.store_wait(1)

@@ -15,7 +15,7 @@ FAR = tl.constexpr(1e30)  # 1 over more is too small to be refined, and too smal
 
 
 @triton.jit
-def tanh(x):  # type: ignore[no-untyped-def]
+def tanh(x):
     """The hyperbolic tangent of float32 values, within a few units in the last place; NaN stays NaN."""
     size = tl.abs(x)
     square = x * x
@@ -24,8 +24,8 @@ def tanh(x):  # type: ignore[no-untyped-def]
     return tl.where(size < TANH_NEAR, near, tl.where(x < 0.0, -far, far))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def sigmoid(x, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
+@triton.jit
+def sigmoid(x, ROUNDED: tl.constexpr = True):
     """The logistic function of float32 values; NaN stays NaN.
 
     Its division is rounded to nearest unless that is not wanted: a quick one may lean to one side, and the error of a
@@ -41,12 +41,12 @@ def sigmoid(x, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def when(condition, mask):  # type: ignore[no-untyped-def]
+def when(condition, mask):
     """The mask if a scalar condition holds, else nothing. Triton 3.9's interpreter makes numbers of their `&`."""
     return tl.where(condition, mask, False)
 
 
 @triton.jit
-def undefined_if_infinite(x):  # type: ignore[no-untyped-def]
+def undefined_if_infinite(x):
     """NaN where x is infinite, x elsewhere: 0·x is a zero for a number and NaN for Inf and NaN."""
     return x + 0.0 * x

@@ -31,13 +31,13 @@ from .strided import LINE, Tiles, offsets, place
 
 
 @jit
-def _joined(some, more):  # type: ignore[no-untyped-def]
+def _joined(some, more):
     """Both tuples in one; Triton knows no stars in a tuple."""
     return some + more
 
 
 @jit
-def _apply(pointers, at, inside, FORMULA: tl.constexpr, OUTS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _apply(pointers, at, inside, FORMULA: tl.constexpr, OUTS: tl.constexpr):
     """Load, compute, store. `at` says where the elements of each operand lie; `inside` is None where all exist."""
     INPUTS: tl.constexpr = len(pointers) - OUTS
     targets = ()
@@ -55,9 +55,7 @@ def _apply(pointers, at, inside, FORMULA: tl.constexpr, OUTS: tl.constexpr):  # 
 
 
 @jit
-def _line(  # type: ignore[no-untyped-def]
-    pointers, count, FORMULA: tl.constexpr, OUTS: tl.constexpr, LINE: tl.constexpr
-):
+def _line(pointers, count, FORMULA: tl.constexpr, OUTS: tl.constexpr, LINE: tl.constexpr):
     """A line of gapless operands. Only the last line needs a mask, which would cost the others their wide accesses."""
     start = tl.program_id(0).to(tl.int64) * LINE
     lane = tl.arange(0, LINE)
@@ -73,7 +71,7 @@ def _line(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _tile(  # type: ignore[no-untyped-def]
+def _tile(
     pointers, sizes, strides, down,
     FORMULA: tl.constexpr, OUTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip

@@ -26,9 +26,7 @@ INT32 = 2**31 - 2**16
 
 
 @jit
-def place(  # type: ignore[no-untyped-def]
-    count, sizes, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr
-):
+def place(count, sizes, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr):
     """(rows, columns, which of them exist) of this program's tile; `count` is the number of rows."""
     tile = tl.program_id(0)
     if WIDE:
@@ -40,7 +38,7 @@ def place(  # type: ignore[no-untyped-def]
 
 
 @jit
-def offsets(rows, columns, sizes, strides):  # type: ignore[no-untyped-def]
+def offsets(rows, columns, sizes, strides):
     """Where the elements of a tile lie in one operand. Sizes and strides stand innermost first."""
     at = columns * strides[0]
     for loop in tl.static_range(1, len(sizes)):

@@ -13,7 +13,7 @@ from ...cpu.lanes import cast
 from ...cpu.vecmath import sigmoid, tanh
 
 
-@numba.njit(forceinline=True, **OPTIONS)  # type: ignore[untyped-decorator]  # a loop that calls it is no vector loop
+@numba.njit(forceinline=True, **OPTIONS)  # a loop that calls it is no vector loop
 def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
     """(i, f, g, o, c) of one element of one step: the gates activated, and c = f·c_prev + i·g.
 
@@ -24,7 +24,7 @@ def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
     return i, f, g, o, _product_and(f, c_prev, i * g)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _product_and(typing: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ARG001  # numba prescribes the signature
     """a·b + c, of which a·b is the product that is fused: of two, LLVM would choose by what stands around the sum."""
 

@@ -8,8 +8,8 @@ import triton.language as tl
 from ...gpu.maths import sigmoid, tanh
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def next_state(a_i, a_f, a_g, a_o, c_prev, ROUNDED: tl.constexpr = True):  # type: ignore[no-untyped-def]
+@triton.jit
+def next_state(a_i, a_f, a_g, a_o, c_prev, ROUNDED: tl.constexpr = True):
     """(i, f, g, o, c) of elements of one step, all values float32: the gates activated, and c = f·c_prev + i·g.
 
     Inf and NaN go where IEEE arithmetic sends them. Results that are rounded to half precision anyway need not be
@@ -20,7 +20,7 @@ def next_state(a_i, a_f, a_g, a_o, c_prev, ROUNDED: tl.constexpr = True):  # typ
 
 
 @triton.jit
-def gate_gradients(dh, dc, i, f, g, o, tanhc, c_prev):  # type: ignore[no-untyped-def]
+def gate_gradients(dh, dc, i, f, g, o, tanhc, c_prev):
     """Gradients (di, df, dg, do, dc_prev) of elements of one step, all values float32.
 
     `dh` and `dc` are the gradients that arrive at the step's hidden state h = o·tanh(c) and cell state

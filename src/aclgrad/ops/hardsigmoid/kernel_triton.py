@@ -11,13 +11,13 @@ from ...gpu.pointwise import Pointwise
 
 
 @jit
-def _value(x):  # type: ignore[no-untyped-def]
+def _value(x):
     line = (x.to(tl.float32) + 3.0) * (1 / 6)  # near -3 the sum is exact; x/6 + 1/2 would have an error of its terms
     return tl.where(line < 0.0, 0.0, tl.where(line > 1.0, 1.0, line))  # lets a NaN pass
 
 
 @jit
-def _gradient(grad, x):  # type: ignore[no-untyped-def]
+def _gradient(grad, x):
     x = x.to(tl.float32)
     return tl.where((x > -3.0) & (x < 3.0), grad.to(tl.float32) * (1 / 6), 0.0)
 

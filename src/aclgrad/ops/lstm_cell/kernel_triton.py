@@ -49,7 +49,7 @@ REGISTERS = 128  # of a thread: as many as that leaves, or the compiler would lo
 
 
 @jit
-def _load_rows(source_ptr, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _load_rows(source_ptr, at, strides, bounds, FULL: tl.constexpr):
     """The elements of an operand at (first row, further rows, columns); a missing one is zero."""
     start, row, column = at
     if source_ptr is None:
@@ -61,7 +61,7 @@ def _load_rows(source_ptr, at, strides, bounds, FULL: tl.constexpr):  # type: ig
 
 
 @jit
-def _store_rows(target_ptr, at, strides, bounds, values, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _store_rows(target_ptr, at, strides, bounds, values, FULL: tl.constexpr):
     start, row, column = at
     target = target_ptr + start * strides[0] + (row * strides[0] + column * strides[1])
     values = values.to(target_ptr.dtype.element_ty)
@@ -72,14 +72,14 @@ def _store_rows(target_ptr, at, strides, bounds, values, FULL: tl.constexpr):  #
 
 
 @jit
-def _inside(at, bounds):  # type: ignore[no-untyped-def]
+def _inside(at, bounds):
     """Which elements exist; bounds are the ends of rows and columns."""
     start, row, column = at
     return (row < bounds[0] - start) & (column < bounds[1])
 
 
 @jit
-def _load_all(source_ptrs, at, strides, bounds, FULL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _load_all(source_ptrs, at, strides, bounds, FULL: tl.constexpr):
     dh_ptr, dc_ptr, cx_ptr, cy_ptr, i_ptr, f_ptr, g_ptr, o_ptr = source_ptrs
     dh_strides, dc_strides, cx_strides, cy_strides, gates_strides = strides
     return (
@@ -91,7 +91,7 @@ def _load_all(source_ptrs, at, strides, bounds, FULL: tl.constexpr):  # type: ig
 
 
 @jit
-def cell_gradient(  # type: ignore[no-untyped-def]
+def cell_gradient(
     dh_ptr, dc_ptr, cx_ptr, cy_ptr, storage_ptr, gates_ptr, dcx_ptr, sums_ptr,
     rows, columns, dh_strides, dc_strides, cx_strides, cy_strides, storage_strides, gates_strides, dcx_strides,
     sums_strides,
@@ -153,7 +153,7 @@ def cell_gradient(  # type: ignore[no-untyped-def]
 
 
 @jit
-def fold_bias(  # type: ignore[no-untyped-def]
+def fold_bias(
     sums_ptr, bias_ptr, blocks, width, bias_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OVERLAP: tl.constexpr
 ):
     """The bias gradient: the sums of the blocks, added up."""

@@ -31,17 +31,17 @@ NAMES = {
 
 
 @jit
-def _load(source_ptr, at, inside):  # type: ignore[no-untyped-def]
+def _load(source_ptr, at, inside):
     return tl.load(source_ptr + at, inside).to(tl.float32)
 
 
 @jit
-def _store(target_ptr, at, values, inside):  # type: ignore[no-untyped-def]
+def _store(target_ptr, at, values, inside):
     tl.store(target_ptr + at, values.to(target_ptr.dtype.element_ty), inside)
 
 
 @jit
-def _gate(gates_ptr, distance, GATE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _gate(gates_ptr, distance, GATE: tl.constexpr):
     """The pointer to a gate. Added up step by step: a multiple of the distance may exceed the distance's type."""
     for _ in tl.static_range(GATE):
         gates_ptr += distance
@@ -49,9 +49,7 @@ def _gate(gates_ptr, distance, GATE: tl.constexpr):  # type: ignore[no-untyped-d
 
 
 @jit
-def _sum(  # type: ignore[no-untyped-def]
-    source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN: tl.constexpr, GATE: tl.constexpr
-):
+def _sum(source_ptrs, distances, at, bias_at, inside, bias_inside, GRAIN: tl.constexpr, GATE: tl.constexpr):
     """A gate before its activation; the biases may be None."""
     x_ptr, h_ptr, u_ptr, v_ptr = source_ptrs
     total = _load(_gate(x_ptr, distances[0] * GRAIN, GATE), at[0], inside)
@@ -63,7 +61,7 @@ def _sum(  # type: ignore[no-untyped-def]
 
 
 @jit
-def cell_forward(  # type: ignore[no-untyped-def]
+def cell_forward(
     x_ptr, h_ptr, cx_ptr, u_ptr, v_ptr, hy_ptr, cy_ptr, storage_ptr,
     sizes, x_strides, h_strides, cx_strides, u_strides, v_strides, hy_strides, cy_strides, storage_strides,
     distances, down,

@@ -19,7 +19,7 @@ from .maths import exponential
 
 
 @jit
-def losses(  # type: ignore[no-untyped-def]
+def losses(
     sum_exp_logits_ptr, predicted_logits_ptr, loss_ptr,
     tokens, sum_exp_logits_stride, predicted_logits_stride, loss_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -32,7 +32,7 @@ def losses(  # type: ignore[no-untyped-def]
 
 
 @jit
-def softmax_of_logits(  # type: ignore[no-untyped-def]
+def softmax_of_logits(
     logits_ptr, logits_max_ptr, sum_exp_logits_ptr, softmax_ptr,
     columns, logits_row, logits_column, logits_max_stride, sum_exp_logits_stride, softmax_row, softmax_column,
     BLOCK: tl.constexpr,

@@ -12,7 +12,7 @@ LN2 = tl.constexpr(0.6931471805599453)
 
 
 @jit
-def exponential(x, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
+def exponential(x, EXACT: tl.constexpr):
     """e^x. The hardware's 2^y is close, y = x·log2(e) is not for large x; `EXACT` makes up for the rounding of y."""
     y = x * LOG2E
     e = tl.exp2(y)
@@ -23,14 +23,14 @@ def exponential(x, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @jit
-def log1p(x):  # type: ignore[no-untyped-def]
+def log1p(x):
     """log(1 + x), as precise for a small x as for others: what 1 + x loses of x is made up for."""
     wide = 1.0 + x
     return tl.where((wide == 1.0) | (wide == float("inf")), x, tl.log(wide) * (x / (wide - 1.0)))
 
 
 @jit
-def largest(values):  # type: ignore[no-untyped-def]
+def largest(values):
     """The largest of some values, NaN if one of them is."""
     undefined = tl.max((values != values).to(tl.int32), 0)
     return tl.where(undefined > 0, float("nan"), tl.max(values, 0))

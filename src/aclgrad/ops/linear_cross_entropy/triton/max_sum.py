@@ -24,7 +24,7 @@ from .statistics.tiles import TileStatistics
 
 
 @jit
-def place_targets(  # type: ignore[no-untyped-def]
+def place_targets(
     target_ptr, own_ptr, target_mask_ptr, masked_target_ptr,
     tokens, vocabulary, start, end, target_stride, target_mask_stride, masked_target_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip

@@ -20,7 +20,7 @@ MOST_PROGRAMS = 2048  # enough to fill any GPU; each takes one line after the ot
 
 
 @jit
-def scaled(x_ptr, factor_ptr, count, LINE: tl.constexpr, PROGRAMS: tl.constexpr):  # type: ignore[no-untyped-def]
+def scaled(x_ptr, factor_ptr, count, LINE: tl.constexpr, PROGRAMS: tl.constexpr):
     """Every `PROGRAMS`-th line."""
     by = tl.load(factor_ptr).to(tl.float32)
     if by != 1.0:
@@ -33,7 +33,7 @@ def scaled(x_ptr, factor_ptr, count, LINE: tl.constexpr, PROGRAMS: tl.constexpr)
 
 
 @jit
-def scaled_row(x_ptr, factor_ptr, columns, x_row, x_column, LINE: tl.constexpr):  # type: ignore[no-untyped-def]
+def scaled_row(x_ptr, factor_ptr, columns, x_row, x_column, LINE: tl.constexpr):
     """A row, with gaps between its elements or around it."""
     by = tl.load(factor_ptr).to(tl.float32)
     if by != 1.0:

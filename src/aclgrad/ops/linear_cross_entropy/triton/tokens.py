@@ -26,7 +26,7 @@ TokenVectors = dict[str, torch.Tensor]
 
 
 @jit
-def gather_tokens(  # type: ignore[no-untyped-def]
+def gather_tokens(
     target_mask_ptr, masked_target_ptr, grad_ptr, logits_max_ptr, sum_exp_logits_ptr,
     own_ptr, scale_ptr, top_ptr, total_ptr,
     tokens, vocabulary,
@@ -48,7 +48,7 @@ def gather_tokens(  # type: ignore[no-untyped-def]
 
 
 @jit
-def weigh_tokens(  # type: ignore[no-untyped-def]
+def weigh_tokens(
     target_ptr, grad_ptr, logits_max_ptr, sum_exp_logits_ptr, sum_exp_others_ptr,
     own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr,
     tokens, vocabulary, ignored,

@@ -37,7 +37,7 @@ def multiply(like: Any, *args: int) -> None:
     """The product's `multiply(*args)` of packed operands that hold elements of the dtype of the pointer `like`."""
 
 
-@overload(pack, strict=False)  # type: ignore[untyped-decorator]  # numba is untyped
+@overload(pack, strict=False)
 def _pack(like: Any, *args: Any) -> Any:
     procedure = product_for(like.dtype).pack
 
@@ -47,7 +47,7 @@ def _pack(like: Any, *args: Any) -> Any:
     return call_pack
 
 
-@overload(multiply, strict=False)  # type: ignore[untyped-decorator]
+@overload(multiply, strict=False)
 def _multiply(like: Any, *args: Any) -> Any:
     procedure = product_for(like.dtype).multiply
 
@@ -57,7 +57,7 @@ def _multiply(like: Any, *args: Any) -> Any:
     return call_multiply
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def bytes_of(typing: Any, pointer: Any) -> Any:
     """Size of the elements a pointer leads to."""
 

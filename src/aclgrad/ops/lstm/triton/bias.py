@@ -24,9 +24,7 @@ WRITE_COLUMNS, ADD_COLUMNS = 32, 256
 
 
 @jit
-def sum_biases(  # type: ignore[no-untyped-def]
-    bias_ptr, b_ih0_ptr, b_hh0_ptr, b_ih1_ptr, b_hh1_ptr, width, b_strides, COLUMNS: tl.constexpr
-):
+def sum_biases(bias_ptr, b_ih0_ptr, b_hh0_ptr, b_ih1_ptr, b_hh1_ptr, width, b_strides, COLUMNS: tl.constexpr):
     """Row `program_id(1)` of bias [directions, width]: b_ih + b_hh in their own dtype."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < width
@@ -41,9 +39,7 @@ def sum_biases(  # type: ignore[no-untyped-def]
 
 
 @jit
-def sum_rows(  # type: ignore[no-untyped-def]
-    sums_ptr, delta_ptr, width, count, GROUP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
+def sum_rows(sums_ptr, delta_ptr, width, count, GROUP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Row g of `sums`: GROUP rows of delta [count, width] summed."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
@@ -56,7 +52,7 @@ def sum_rows(  # type: ignore[no-untyped-def]
 
 
 @jit
-def write_bias(  # type: ignore[no-untyped-def]
+def write_bias(
     db_ih0_ptr, db_hh0_ptr, db_ih1_ptr, db_hh1_ptr, sums_ptr, width, db_strides, GROUPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip

@@ -31,7 +31,7 @@ Strides = tuple[int, ...]
 
 
 @jit
-def copy(  # type: ignore[no-untyped-def]
+def copy(
     target_ptr, source_ptr, initial_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target_strides, source_strides,
     initial_strides, split_stride, t_shift, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -78,7 +78,7 @@ def copy(  # type: ignore[no-untyped-def]
 
 
 @jit
-def copy_pair(  # type: ignore[no-untyped-def]
+def copy_pair(
     target0_ptr, target1_ptr, source0_ptr, source1_ptr, initial0_ptr, initial1_ptr, batch_sizes_ptr, amax0_ptr,
     amax1_ptr, T, N, C, target0_strides, target1_strides, source0_strides, source1_strides, initial0_strides,
     initial1_strides, split_stride, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,

@@ -14,7 +14,7 @@ from aclgrad.gpu.launch import jit
 
 
 @jit
-def strip_of(  # type: ignore[no-untyped-def]
+def strip_of(
     strips, inner, width, strides, COLUMNS: tl.constexpr, FLAT: tl.constexpr, SPLIT: tl.constexpr, LONG: tl.constexpr
 ):
     """(channels, which columns exist, where they lie) of this program's strip: each a row.
@@ -41,7 +41,7 @@ def strip_of(  # type: ignore[no-untyped-def]
 
 
 @jit
-def block_of(strips, rows, height, LONG: tl.constexpr):  # type: ignore[no-untyped-def]
+def block_of(strips, rows, height, LONG: tl.constexpr):
     """(block of this program, its first row, how many it has)."""
     block = tl.program_id(0) // strips
     start = block * height
@@ -51,28 +51,28 @@ def block_of(strips, rows, height, LONG: tl.constexpr):  # type: ignore[no-untyp
 
 
 @jit
-def grouped(values, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
+def grouped(values, GROUP: tl.constexpr):
     """The sums of groups of columns over all rows."""
     by_column = tl.sum(values, 0)
     return tl.sum(tl.reshape(by_column, [by_column.shape[0] // GROUP, GROUP]), 1)
 
 
 @jit
-def spread(values, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
+def spread(values, GROUP: tl.constexpr):
     """A number for each group of columns, given to all of them: a row."""
     across = tl.broadcast_to(values[:, None], [values.shape[0], GROUP])
     return tl.reshape(across, [1, values.shape[0] * GROUP])
 
 
 @jit
-def keep(target_ptr, values, strips, block, results):  # type: ignore[no-untyped-def]
+def keep(target_ptr, values, strips, block, results):
     """Write the results of this program's groups; `results` is how many a block has."""
     at = tl.program_id(0) % strips * values.shape[0] + tl.arange(0, values.shape[0])
     tl.store(target_ptr + block * results + at, values, at < results)
 
 
 @jit
-def kept(step, channels, parts, blocks, LINES: tl.constexpr, CHANNELS: tl.constexpr):  # type: ignore[no-untyped-def]
+def kept(step, channels, parts, blocks, LINES: tl.constexpr, CHANNELS: tl.constexpr):
     """(block, part of the channel, place, whether it exists) of the results that a fold takes at a step."""
     line = step * LINES + tl.arange(0, LINES)[:, None]
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]

@@ -30,14 +30,12 @@ OPTIONS = {"num_warps": THREADS // 32, "enable_fp_fusion": False}  # what is fus
 
 
 @jit
-def _load_vector(vector_ptr, at, inside):  # type: ignore[no-untyped-def]
+def _load_vector(vector_ptr, at, inside):
     return tl.load(vector_ptr + at, inside, 0.0).to(tl.float32)
 
 
 @jit
-def _coefficients(  # type: ignore[no-untyped-def]
-    vector_ptrs, strides, channel, inside, counter_ptr, counts, COUNTS: tl.constexpr
-):
+def _coefficients(vector_ptrs, strides, channel, inside, counter_ptr, counts, COUNTS: tl.constexpr):
     """(mean, scale, offset, slope) of some channels; `counts` are the counter's size, at most `COUNTS`, and stride.
 
     Without a counter the offset is the bias, and the slope of no account.
@@ -59,7 +57,7 @@ def _coefficients(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _result(grad_ptr, grad, x, coefficients):  # type: ignore[no-untyped-def]
+def _result(grad_ptr, grad, x, coefficients):
     """(x − mean)·scale + offset, or ((grad − offset) − (x − mean)·slope)·scale if a gradient is differentiated."""
     mean, scale, offset, slope = coefficients
     if grad_ptr is None:
@@ -70,13 +68,13 @@ def _result(grad_ptr, grad, x, coefficients):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _load_batch(batch_ptr, at, inside, otherwise):  # type: ignore[no-untyped-def]
+def _load_batch(batch_ptr, at, inside, otherwise):
     """Elements of a batch; of a missing one, something else."""
     return otherwise if batch_ptr is None else tl.load(batch_ptr + at, inside)
 
 
 @jit
-def _walk(  # type: ignore[no-untyped-def]
+def _walk(
     grad_ptr, x_ptr, out_ptr, at, step, rest, vector_ptrs, strides, channel, known, real, counter_ptr, counts,
     HEIGHT: tl.constexpr, ROWS: tl.constexpr, COUNTS: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
@@ -95,7 +93,7 @@ def _walk(  # type: ignore[no-untyped-def]
 
 
 @jit
-def batch_norm_matrix(  # type: ignore[no-untyped-def]
+def batch_norm_matrix(
     grad_ptr, x_ptr, out_ptr, mean_ptr, invstd_ptr, weight_ptr, bias_ptr, sum_dy_ptr, sum_dy_xmu_ptr, counter_ptr,
     strides, counts, total, width, inner, channels,
     HEIGHT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr, COUNTS: tl.constexpr,
@@ -139,7 +137,7 @@ def batch_norm_matrix(  # type: ignore[no-untyped-def]
 
 
 @jit
-def batch_norm_tile(  # type: ignore[no-untyped-def]
+def batch_norm_tile(
     grad_ptr, x_ptr, out_ptr, mean_ptr, invstd_ptr, weight_ptr, bias_ptr, sum_dy_ptr, sum_dy_xmu_ptr, counter_ptr,
     strides, counts, sizes, grad_strides, x_strides, out_strides, channel_strides, down,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr, COUNTS: tl.constexpr,
@@ -156,9 +154,7 @@ def batch_norm_tile(  # type: ignore[no-untyped-def]
 
 
 @jit
-def sum_counter(  # type: ignore[no-untyped-def]
-    counter_ptr, total_ptr, count, sizes, strides, LINE: tl.constexpr
-):
+def sum_counter(counter_ptr, total_ptr, count, sizes, strides, LINE: tl.constexpr):
     """The sum of a counter of any size and layout; `sizes` begins with a loop of one column."""
     sums = tl.zeros([LINE], tl.float64)
     index = tl.arange(0, LINE)

@@ -18,25 +18,25 @@ from .choose import CHANNELS, PROCESSES
 
 
 @jit
-def _rows_of(table_ptr, row, column, strides, inside):  # type: ignore[no-untyped-def]
+def _rows_of(table_ptr, row, column, strides, inside):
     return tl.load(table_ptr + row * strides[0] + column * strides[1], inside, 1.0).to(tl.float64)
 
 
 @jit
-def _store_float64(target_ptr, values, exists):  # type: ignore[no-untyped-def]
+def _store_float64(target_ptr, values, exists):
     """Write float64 values, which Triton's interpreter cannot make bfloat16 of at once."""
     tl.store(target_ptr, values.to(tl.float32).to(target_ptr.dtype.element_ty), exists)
 
 
 @jit
-def _move(running_ptr, at, exists, goal, momentum):  # type: ignore[no-untyped-def]
+def _move(running_ptr, at, exists, goal, momentum):
     """Move a running statistic towards its goal."""
     before = tl.load(running_ptr + at, exists, 0.0).to(tl.float64)
     _store_float64(running_ptr + at, (1.0 - momentum) * before + momentum * goal, exists)
 
 
 @jit
-def gather_stats(  # type: ignore[no-untyped-def]
+def gather_stats(
     mean_ptr, invstd_ptr, counts_ptr, running_mean_ptr, running_var_ptr, mean_all_ptr, invstd_all_ptr,
     processes, channels, mean_strides, invstd_strides, counts_stride, strides, momentum, eps,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,

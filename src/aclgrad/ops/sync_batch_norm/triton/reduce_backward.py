@@ -20,7 +20,7 @@ from .choose import THREADS, ReductionCut
 
 
 @jit
-def gradient_products(  # type: ignore[no-untyped-def]
+def gradient_products(
     grad_ptr, x_ptr, mean_ptr, sums_ptr, products_ptr,
     strips, inner, width, rows, height, results, sizes, row_strides, column_strides, mean_stride,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr, AT_ONCE: tl.constexpr,
@@ -57,7 +57,7 @@ def gradient_products(  # type: ignore[no-untyped-def]
 
 
 @jit
-def unite_products(  # type: ignore[no-untyped-def]
+def unite_products(
     sums_ptr, products_ptr, invstd_ptr, sum_dy_ptr, sum_dy_xmu_ptr, grad_weight_ptr, grad_bias_ptr,
     channels, parts, blocks, strides,
     LINES: tl.constexpr, CHANNELS: tl.constexpr, OVERLAP: tl.constexpr,

@@ -21,7 +21,7 @@ from .choose import RESIDENT_REGISTERS, THREADS, ReductionCut
 
 
 @jit
-def moments(  # type: ignore[no-untyped-def]
+def moments(
     x_ptr, means_ptr, squares_ptr, strips, inner, width, rows, height, results, sizes, row_strides, column_strides,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr, AT_ONCE: tl.constexpr,
     FLAT: tl.constexpr, SPLIT: tl.constexpr, FULL: tl.constexpr, LONG: tl.constexpr, OVERLAP: tl.constexpr,
@@ -73,7 +73,7 @@ def moments(  # type: ignore[no-untyped-def]
 
 
 @jit
-def unite_moments(  # type: ignore[no-untyped-def]
+def unite_moments(
     means_ptr, squares_ptr, mean_ptr, invstd_ptr,
     channels, inner, group, parts, rows, height, blocks, strides, eps,
     LINES: tl.constexpr, CHANNELS: tl.constexpr, OVERLAP: tl.constexpr,

@@ -27,7 +27,7 @@ SHARED_CONSUMER_REGISTERS, SIDE_REGISTERS = gl.constexpr(176), gl.constexpr(144)
 
 
 @hopper.jit()
-def _consume(CONSUMER: gl.constexpr, out_desc, p_ring, x_ring, buffers, ready, free, M, N, K):  # type: ignore[no-untyped-def]
+def _consume(CONSUMER: gl.constexpr, out_desc, p_ring, x_ring, buffers, ready, free, M, N, K):
     down, across = gl.cdiv(M, ROWS), gl.cdiv(N, COLUMNS)
     slot = 0
     for tile in range(gl.program_id(0), down * across, gl.num_programs(0)):
@@ -41,14 +41,14 @@ def _consume(CONSUMER: gl.constexpr, out_desc, p_ring, x_ring, buffers, ready, f
 
 
 @hopper.jit()
-def _load_line(softmax_ptr, job, jobs, lines, columns, stride):  # type: ignore[no-untyped-def]
+def _load_line(softmax_ptr, job, jobs, lines, columns, stride):
     column = job % lines * SIDE_LINE + gl.arange(0, SIDE_LINE, SIDE_LAYOUT)
     inside = (column < columns) & (job < jobs)
     return gl.load(softmax_ptr + (job // lines).to(gl.int64) * stride + column, inside, other=0.0)
 
 
 @hopper.jit()
-def _make_p(softmax_ptr, p_ptr, own_ptr, scale_ptr, tokens, columns, first, stride, p_stride):  # type: ignore[no-untyped-def]
+def _make_p(softmax_ptr, p_ptr, own_ptr, scale_ptr, tokens, columns, first, stride, p_stride):
     """P = (softmax − one-hot) · grad, a line of a token at a time; two more lines are on their way meanwhile."""
     lines = gl.cdiv(columns, SIDE_LINE)
     jobs = tokens * lines
@@ -67,7 +67,7 @@ def _make_p(softmax_ptr, p_ptr, own_ptr, scale_ptr, tokens, columns, first, stri
 
 
 @hopper.jit("M", "N", "K", "first")
-def weight_grad_beside_p(  # type: ignore[no-untyped-def]
+def weight_grad_beside_p(
     p_desc, x_desc, out_desc, softmax_ptr, next_p_ptr, own_ptr, scale_ptr, M, N, K, columns, first, stride, p_stride
 ):
     """`out` [M, N] = pᵀ · x of p [K, M] and tokens x [K, N]; `next_p` of the `columns` that begin at row `first`."""

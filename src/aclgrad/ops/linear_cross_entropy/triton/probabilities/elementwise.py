@@ -18,7 +18,7 @@ from ..tokens import TokenVectors, of_rows
 
 
 @jit
-def probabilities(  # type: ignore[no-untyped-def]
+def probabilities(
     source_ptr, p_ptr, own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr,
     first, columns, source_row, source_column, p_row, EXACT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

@@ -22,7 +22,7 @@ def kept_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 @jit
-def probabilities_from_kept(  # type: ignore[no-untyped-def]
+def probabilities_from_kept(
     source_ptr, p_ptr, maxima_ptr, own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr,
     first, columns, source_row, p_row, maxima_row, EXACT: tl.constexpr, LINE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip

@@ -24,7 +24,7 @@ from ..maths import LOG2E
 
 
 @hopper.jit()
-def _piece_of_p(logits, shift, factor, at_own, own, START: gl.constexpr, OWN_P_GIVEN: gl.constexpr):  # type: ignore[no-untyped-def]
+def _piece_of_p(logits, shift, factor, at_own, own, START: gl.constexpr, OWN_P_GIVEN: gl.constexpr):
     """The columns of p that begin at `START` of a tile: e^(logit − max) · grad / sum.
 
     At the target that is less `at_own`, the gradient, or `at_own` itself if `OWN_P_GIVEN`.
@@ -42,7 +42,7 @@ def _piece_of_p(logits, shift, factor, at_own, own, START: gl.constexpr, OWN_P_G
 
 
 @hopper.jit()
-def _consume(  # type: ignore[no-untyped-def]
+def _consume(
     CONSUMER: gl.constexpr, p_desc, x_ring, w_ring, buffers, ready, free, token_ptrs, M, N, K, first,
     OWN_P_GIVEN: gl.constexpr,
 ):  # fmt: skip
@@ -71,7 +71,7 @@ def _consume(  # type: ignore[no-untyped-def]
 
 
 @hopper.jit("M", "N", "K", "first")
-def probabilities_product(  # type: ignore[no-untyped-def]
+def probabilities_product(
     x_desc, w_desc, p_desc, own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr, M, N, K, first, OWN_P_GIVEN: gl.constexpr
 ):
     """`p` [M, N] of tokens x [M, K] and rows w [N, K] of the weight, of which the first is row `first`.

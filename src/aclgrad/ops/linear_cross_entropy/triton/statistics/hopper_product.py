@@ -30,18 +30,18 @@ BY_TOKEN = gl.constexpr(gl.SliceLayout(1, ACCUMULATOR.value))  # the layout of a
 
 
 @hopper.jit()
-def _larger(a, b):  # type: ignore[no-untyped-def]
+def _larger(a, b):
     return gl.maximum(a, b, propagate_nan=NAN_WINS)
 
 
 @hopper.jit()
-def _columns(logits, START: gl.constexpr):  # type: ignore[no-untyped-def]
+def _columns(logits, START: gl.constexpr):
     """Where the columns of a piece lie in its tile."""
     return gl.expand_dims(START + gl.arange(0, EPILOGUE_COLUMNS, gl.SliceLayout(0, logits.type.layout)), 0)
 
 
 @hopper.jit()
-def _values(logits, width, START: gl.constexpr, RAGGED: gl.constexpr):  # type: ignore[no-untyped-def]
+def _values(logits, width, START: gl.constexpr, RAGGED: gl.constexpr):
     """Logits of a piece in float32; those beyond the `width` of a tile that is `RAGGED` are -Inf."""
     values = logits.to(gl.float32)
     if RAGGED:
@@ -50,13 +50,13 @@ def _values(logits, width, START: gl.constexpr, RAGGED: gl.constexpr):  # type: 
 
 
 @hopper.jit()
-def _largest(logits, width, START: gl.constexpr, RAGGED: gl.constexpr):  # type: ignore[no-untyped-def]
+def _largest(logits, width, START: gl.constexpr, RAGGED: gl.constexpr):
     values = _values(logits, width, START, RAGGED)
     return gl.convert_layout(gl.reduce(values, 1, _larger), BY_TOKEN, assert_trivial=True)
 
 
 @hopper.jit()
-def _sum(logits, shift, width, START: gl.constexpr, RAGGED: gl.constexpr):  # type: ignore[no-untyped-def]
+def _sum(logits, shift, width, START: gl.constexpr, RAGGED: gl.constexpr):
     """Σ exp(logit − shift) of a piece's rows."""
     shift = gl.convert_layout(shift * LOG2E, gl.SliceLayout(1, logits.type.layout), assert_trivial=True)
     values = _values(logits, width, START, RAGGED)
@@ -65,7 +65,7 @@ def _sum(logits, shift, width, START: gl.constexpr, RAGGED: gl.constexpr):  # ty
 
 
 @hopper.jit()
-def _matching(logits, target, START: gl.constexpr):  # type: ignore[no-untyped-def]
+def _matching(logits, target, START: gl.constexpr):
     """The logits in the column that is their token's target, 0 for others."""
     target = gl.convert_layout(target, gl.SliceLayout(1, logits.type.layout), assert_trivial=True)
     values = logits.to(gl.float32)
@@ -74,7 +74,7 @@ def _matching(logits, target, START: gl.constexpr):  # type: ignore[no-untyped-d
 
 
 @hopper.jit()
-def _statistics(logits, width, RAGGED: gl.constexpr):  # type: ignore[no-untyped-def]
+def _statistics(logits, width, RAGGED: gl.constexpr):
     """(largest, Σ exp(logit − largest)) of the rows of a tile, given in pieces."""
     top = gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
     for piece in gl.static_range(EPILOGUE_PIECES):
@@ -87,7 +87,7 @@ def _statistics(logits, width, RAGGED: gl.constexpr):  # type: ignore[no-untyped
 
 
 @hopper.jit()
-def _others(left, target, START: gl.constexpr):  # type: ignore[no-untyped-def]
+def _others(left, target, START: gl.constexpr):
     """Σ exp of a piece's rows of logits less their largest, but for the column that is their token's target."""
     target = gl.convert_layout(target, gl.SliceLayout(1, left.type.layout), assert_trivial=True)
     left = gl.where(_columns(left, START) == gl.expand_dims(target, 1), MINUS_INF, left)
@@ -95,7 +95,7 @@ def _others(left, target, START: gl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @hopper.jit()
-def _exact_statistics(  # type: ignore[no-untyped-def]
+def _exact_statistics(
     CONSUMER: gl.constexpr,
     out_desc,
     buffers,
@@ -124,7 +124,7 @@ def _exact_statistics(  # type: ignore[no-untyped-def]
 
 
 @hopper.jit()
-def _consume(  # type: ignore[no-untyped-def]
+def _consume(
     CONSUMER: gl.constexpr, out_desc, x_ring, w_ring, buffers, ready, free, token_ptrs, M, N, K, first, tiles_row,
     STORE: gl.constexpr, EXACT: gl.constexpr,
 ):  # fmt: skip
@@ -175,7 +175,7 @@ def _consume(  # type: ignore[no-untyped-def]
 
 
 @hopper.jit("M", "N", "K", "first")
-def logits_product(  # type: ignore[no-untyped-def]
+def logits_product(
     x_desc, w_desc, out_desc, own_ptr, maxima_ptr, sums_ptr, chosen_ptr, M, N, K, first, tiles_row,
     STORE: gl.constexpr, EXACT: gl.constexpr,
 ):  # fmt: skip

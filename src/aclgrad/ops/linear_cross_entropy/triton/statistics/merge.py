@@ -17,7 +17,7 @@ from .tiles import TileStatistics
 
 
 @jit
-def merged(maxima_ptr, sums_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def merged(maxima_ptr, sums_ptr, count, BLOCK: tl.constexpr):
     """(largest logit, Σ exp(logit − largest)) of a token from those of its tiles."""
     tile = tl.arange(0, BLOCK)
     inside = tile < count
@@ -28,7 +28,7 @@ def merged(maxima_ptr, sums_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no
 
 
 @jit
-def merge_statistics(  # type: ignore[no-untyped-def]
+def merge_statistics(
     own_ptr, maxima_ptr, sums_ptr, chosen_ptr, logits_ptr, top_ptr, total_ptr, predicted_ptr,
     count, logits_row, logits_column, top_stride, total_stride, predicted_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -50,7 +50,7 @@ def merge_statistics(  # type: ignore[no-untyped-def]
 
 
 @jit
-def merge_for_training(  # type: ignore[no-untyped-def]
+def merge_for_training(
     own_ptr, scale_ptr, maxima_ptr, sums_ptr, chosen_ptr, top_ptr, total_ptr, others_ptr, loss_ptr, own_p_ptr,
     count, top_stride, total_stride, others_stride, loss_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip

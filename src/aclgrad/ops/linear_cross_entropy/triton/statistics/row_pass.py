@@ -13,7 +13,7 @@ ROUNDING = {F32: 0, F16: 1, BF16: 2}
 
 
 @jit
-def as_rounded(x, ROUNDING: tl.constexpr):  # type: ignore[no-untyped-def]
+def as_rounded(x, ROUNDING: tl.constexpr):
     """Float32 values as a half type has them."""
     if ROUNDING == 1:
         x = x.to(tl.float16).to(tl.float32)
@@ -23,7 +23,7 @@ def as_rounded(x, ROUNDING: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @jit
-def row_statistics(  # type: ignore[no-untyped-def]
+def row_statistics(
     source_ptr, logits_ptr, own_ptr, maxima_ptr, sums_ptr, chosen_ptr,
     first, columns, source_row, logits_row, logits_column, tiles_row,
     ROUNDING: tl.constexpr, EXACT: tl.constexpr, SHIFTS: tl.constexpr, SPAN: tl.constexpr, WIDTH: tl.constexpr,

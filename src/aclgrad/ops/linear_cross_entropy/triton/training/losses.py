@@ -33,7 +33,7 @@ TOKENS_AT_A_TIME = 1024  # of the one program that looks at all of them
 
 
 @jit
-def counted(target_ptr, tokens, ignored, stride, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def counted(target_ptr, tokens, ignored, stride, BLOCK: tl.constexpr):
     """How many tokens have a target that is not to be ignored."""
     count = tl.zeros((BLOCK,), tl.int32)
     start = 0
@@ -46,7 +46,7 @@ def counted(target_ptr, tokens, ignored, stride, BLOCK: tl.constexpr):  # type: 
 
 
 @jit
-def share_tokens(  # type: ignore[no-untyped-def]
+def share_tokens(
     target_ptr, own_ptr, scale_ptr, tokens, vocabulary, ignored, target_stride, MEAN: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Each token's own row, -1 if it has none, and what its loss counts: NaN if it should have one."""
@@ -65,7 +65,7 @@ def share_tokens(  # type: ignore[no-untyped-def]
 
 
 @jit
-def add_losses(  # type: ignore[no-untyped-def]
+def add_losses(
     target_ptr, losses_ptr, loss_ptr, tokens, ignored, target_stride, MEAN: tl.constexpr, BLOCK: tl.constexpr
 ):
     """The sum or the mean of the losses of all tokens."""

@@ -39,7 +39,7 @@ SPLIT_CONSUMER_REGISTERS = gl.constexpr(200)
 
 
 @hopper.jit()
-def _part_at(tile, M, N):  # type: ignore[no-untyped-def]
+def _part_at(tile, M, N):
     """(part of the depth, row, column) of a tile, the latter two counted in tiles."""
     down, across = gl.cdiv(M, ROWS), gl.cdiv(N, SPLIT_COLUMNS)
     row, column = tile_at(tile % (down * across), down, across)
@@ -47,7 +47,7 @@ def _part_at(tile, M, N):  # type: ignore[no-untyped-def]
 
 
 @hopper.jit()
-def _produce(  # type: ignore[no-untyped-def]
+def _produce(
     a_high_desc, a_low_desc, b_high_desc, b_low_desc, a_ring, b_ring, ready, free, M, N, K, length_k, tiles,
     BLOCK_K: gl.constexpr, TRANSPOSED: gl.constexpr,
 ):  # fmt: skip
@@ -75,7 +75,7 @@ def _produce(  # type: ignore[no-untyped-def]
 
 
 @hopper.jit()
-def _consume(  # type: ignore[no-untyped-def]
+def _consume(
     CONSUMER: gl.constexpr, out_ptr, a_ring, b_ring, ready, free, M, N, K, length_k, tiles, BLOCK_K: gl.constexpr,
     TRANSPOSED: gl.constexpr,
 ):  # fmt: skip
@@ -112,7 +112,7 @@ def _consume(  # type: ignore[no-untyped-def]
 
 
 @hopper.jit("M", "N", "K", "length_k", "tiles")
-def split_product(  # type: ignore[no-untyped-def]
+def split_product(
     a_high_desc, a_low_desc, b_high_desc, b_low_desc, out_ptr, M, N, K, length_k, tiles, BLOCK_K: gl.constexpr,
     TRANSPOSED: gl.constexpr,
 ):  # fmt: skip

@@ -22,26 +22,26 @@ LEAST_AMAX = tl.constexpr(20 << 23)  # so that scales and their inverses are nor
 
 
 @jit
-def magnitude(x):  # type: ignore[no-untyped-def]
+def magnitude(x):
     """The bits of |x|; 0 for what is not finite. Bits of numbers that are not negative rank as the numbers do."""
     bits = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
     return bits * (bits < 0x7F800000).to(tl.int32)
 
 
 @jit
-def scaled(value, amax):  # type: ignore[no-untyped-def]
+def scaled(value, amax):
     """The value times the scale of a matrix with this amax."""
     return value * ((268 - (amax >> 23)) << 23).to(tl.float32, bitcast=True)
 
 
 @jit
-def unscaled(value, amax):  # type: ignore[no-untyped-def]
+def unscaled(value, amax):
     """The value over the scale of a matrix with this amax."""
     return value * (((amax >> 23) - 14) << 23).to(tl.float32, bitcast=True)
 
 
 @jit
-def find_amax(amax_ptr, x_ptr, row_amax_ptr, count, width, row_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+def find_amax(amax_ptr, x_ptr, row_amax_ptr, count, width, row_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """The amax of x [count, width], at least `LEAST_AMAX`; see `read`."""
     rows = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     largest = tl.full([ROWS, COLUMNS], LEAST_AMAX, tl.int32)
@@ -55,7 +55,7 @@ def find_amax(amax_ptr, x_ptr, row_amax_ptr, count, width, row_stride, ROWS: tl.
 
 
 @jit
-def read(x_ptr, row_amax_ptr, rows, columns, count, width, row_stride):  # type: ignore[no-untyped-def]
+def read(x_ptr, row_amax_ptr, rows, columns, count, width, row_stride):
     """Elements of x; over the scale that belongs to each row's amax, if there are any."""
     x = tl.load(x_ptr + rows * row_stride + columns, mask=(rows < count) & (columns < width), other=0.0)
     if row_amax_ptr is not None:
@@ -64,7 +64,7 @@ def read(x_ptr, row_amax_ptr, rows, columns, count, width, row_stride):  # type:
 
 
 @jit
-def split(  # type: ignore[no-untyped-def]
+def split(
     high_ptr,
     high_again_ptr,
     low_ptr,

@@ -13,16 +13,14 @@ H_SCALE = tl.constexpr(16384.0)
 
 
 @jit
-def store(ptr, offset, value, inside):  # type: ignore[no-untyped-def]
+def store(ptr, offset, value, inside):
     """Store, where it is wanted."""
     if ptr is not None:
         tl.store(ptr + offset, value.to(ptr.dtype.element_ty), mask=inside)
 
 
 @jit
-def next_step(  # type: ignore[no-untyped-def]
-    a_i, a_f, a_g, a_o, c, h, begun, valid, batch_sizes_ptr, ROUNDED: tl.constexpr
-):
+def next_step(a_i, a_f, a_g, a_o, c, h, begun, valid, batch_sizes_ptr, ROUNDED: tl.constexpr):
     """A step from the state (c, h): i, f, g, o, c, tanhc, h, the output, the h to multiply next, and who has begun.
 
     Where lengths differ, a row without data, which is not `valid`, keeps its state and its output is zero; before its
@@ -44,7 +42,7 @@ def next_step(  # type: ignore[no-untyped-def]
 
 
 @jit
-def store_step(  # type: ignore[no-untyped-def]
+def store_step(
     i_ptr, g_ptr, f_ptr, o_ptr, h_ptr, c_ptr, tanhc_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t, reverse, n, u,
     inside, saved_strides, output_strides,
 ):  # fmt: skip

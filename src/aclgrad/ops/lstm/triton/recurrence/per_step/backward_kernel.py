@@ -20,7 +20,7 @@ from .step_kernel import STEP_SUM_LENGTH, jit_step
 
 
 @jit_step
-def step_backward(  # type: ignore[no-untyped-def]
+def step_backward(
     delta_ptr, w_hh_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr, tanhc1_ptr,
     c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, carry_ptr, products_ptr,
     delta_split_ptr, row_amax_ptr, w_hh_amax_ptr, step, T, N, saved_strides, c_init_strides, dy_strides, dh_strides,
@@ -136,7 +136,7 @@ def step_backward(  # type: ignore[no-untyped-def]
 
 
 @jit
-def store_split(split_ptr, x, inside, H: tl.constexpr, PRECISE: tl.constexpr):  # type: ignore[no-untyped-def]
+def store_split(split_ptr, x, inside, H: tl.constexpr, PRECISE: tl.constexpr):
     """The high part; where precision is wanted, the low and again the high part behind it."""
     high = x.to(tl.float16)
     tl.store(split_ptr, high, mask=inside)

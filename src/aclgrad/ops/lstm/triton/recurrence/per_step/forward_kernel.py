@@ -21,7 +21,7 @@ HALF_SUM_LENGTH = tl.constexpr(512)
 
 
 @jit
-def load_four_gates(ptr, mask, GATE_STRIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+def load_four_gates(ptr, mask, GATE_STRIDE: tl.constexpr):
     """One value for each gate, GATE_STRIDE apart."""
     return (
         tl.load(ptr, mask=mask, other=0.0).to(tl.float32),
@@ -32,7 +32,7 @@ def load_four_gates(ptr, mask, GATE_STRIDE: tl.constexpr):  # type: ignore[no-un
 
 
 @jit
-def multiply_h(  # type: ignore[no-untyped-def]
+def multiply_h(
     h_ptr, w_hh_ptr, w_hh_low_ptr, n, N, u0, H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
     BLOCK_K: tl.constexpr, H_STRIDE: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
@@ -68,7 +68,7 @@ def multiply_h(  # type: ignore[no-untyped-def]
 
 
 @jit_step
-def step_forward(  # type: ignore[no-untyped-def]
+def step_forward(
     h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr,
     h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr,
     i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, carry_ptr, products_ptr, step, T, N,
