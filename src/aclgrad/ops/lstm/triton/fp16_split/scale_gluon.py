@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """The functions of `scale` for kernels in Gluon."""
 
 from __future__ import annotations

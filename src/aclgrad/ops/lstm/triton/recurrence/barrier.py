@@ -1,5 +1,3 @@
-# mypy: ignore-errors
-# Gluon compiles these functions from their source: types follow the values.
 """The grid barrier: a counter in memory that programs of a persistent grid add to when they arrive, and poll."""
 
 from __future__ import annotations

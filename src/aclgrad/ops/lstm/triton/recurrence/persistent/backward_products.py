@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: RUF005
 # Gluon compiles these functions from their source: types follow the values, tuples grow by addition, and a condition
 # that is known at compile time stands alone.

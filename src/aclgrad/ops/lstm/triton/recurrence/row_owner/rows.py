@@ -1,5 +1,3 @@
-# mypy: ignore-errors
-# Gluon compiles these functions from their source: types follow the values.
 """What the owners of rows do, and the products of split rows with split weights."""
 
 from __future__ import annotations

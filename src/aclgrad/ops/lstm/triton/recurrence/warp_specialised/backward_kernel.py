@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: ARG001
 # Gluon compiles these functions from their source: types follow the values, tuples grow by addition, and parameters
 # stand in the order that all recurrences have in common.

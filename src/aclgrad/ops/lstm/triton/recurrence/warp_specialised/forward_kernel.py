@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: SIM102
 # Gluon compiles these functions from their source: types follow the values, and a condition that is known at compile
 # time stands alone.

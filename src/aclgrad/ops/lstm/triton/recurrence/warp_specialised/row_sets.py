@@ -1,5 +1,3 @@
-# mypy: ignore-errors
-# Gluon compiles these functions from their source: types follow the values.
 """The row sets of the gradient's groups, and what programs signal each other about them."""
 
 from __future__ import annotations

@@ -1,5 +1,3 @@
-# mypy: ignore-errors
-# Gluon compiles these functions from their source: types follow the values.
 """A ring of tiles in shared memory between a producer warp and a consumer warp group.
 
 The bulk copy engine fills the tiles; every tile has two barriers: it is ready, it is free again. The consumer takes all
