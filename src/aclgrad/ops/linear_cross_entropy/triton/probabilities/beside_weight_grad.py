@@ -49,7 +49,7 @@ def _load_line(softmax_ptr, job, jobs, lines, columns, stride):
 
 @hopper.jit()
 def _make_p(softmax_ptr, p_ptr, own_ptr, scale_ptr, tokens, columns, first, stride, p_stride):
-    """P = (softmax − one-hot) · grad, a line of a token at a time; two more lines are on their way meanwhile."""
+    """p = (softmax − one-hot) · grad, a line of a token at a time; two more lines are on their way meanwhile."""
     lines = gl.cdiv(columns, SIDE_LINE)
     jobs = tokens * lines
     many = gl.num_programs(0)
