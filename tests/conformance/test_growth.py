@@ -37,7 +37,8 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def measured(request):
     """What the tests that run ask for, measured in one process, always in the same order."""
-    params = [item.callspec.params for item in request.session.items if item.module is request.module]
+    items = [item for item in request.session.items if getattr(item, "module", None) is request.module]
+    params = [item.callspec.params for item in items]
     wanted = {given["key"] for given in params if "key" in given}
     wanted |= {f"{given['name']} {given['mode']}{by}" for given in params if "mode" in given for by in ("", BY_TORCH)}
     keys = [key for key in (*KEYS, *TWINS) if key in wanted]
