@@ -33,9 +33,15 @@ def lowered(dtype: torch.dtype | None, *tensors: Tensor) -> list[Tensor]:
     """The tensors in autocast's dtype, as torch casts the arguments of its own fused modules; float64 is left alone."""
     if dtype is None:
         return list(tensors)
-    kept = [tensor for tensor in tensors if _is_kept(tensor, dtype)] if _keeps(tensors) else []
-    casts = dict(zip(map(id, kept), _shared(kept, dtype), strict=True))
-    return [casts[id(t)] if id(t) in casts else t if t.dtype == torch.float64 else t.to(dtype) for t in tensors]
+    if not _keeps(tensors):
+        return [_cast(tensor, dtype) for tensor in tensors]
+    kept = [_is_kept(tensor, dtype) for tensor in tensors]
+    shared = iter(_shared([tensor for tensor, is_kept in zip(tensors, kept, strict=True) if is_kept], dtype))
+    return [next(shared) if is_kept else _cast(t, dtype) for t, is_kept in zip(tensors, kept, strict=True)]
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.to(dtype)
 
 
 def _keeps(tensors: Sequence[Tensor]) -> bool:
