@@ -137,3 +137,15 @@ def test_a_failure_is_raised(driver, monkeypatch):
     monkeypatch.setattr(steps, "library", lambda: steps.Library(address(failing), 0, 0))
     with pytest.raises(RuntimeError, match="status 719"):
         steps.run_steps(FakeKernel(None), [torch.zeros(1), None], 3)
+
+
+def test_python_launches_where_numba_is_switched_off(monkeypatch):
+    loaded = SimpleNamespace(
+        **dict.fromkeys(("cuLaunchKernel", "cublasGemmEx", "cublasGemmStridedBatchedEx"), FUNCTION(len))
+    )
+    monkeypatch.setattr(steps, "INTERPRETING", False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: loaded)
+    assert steps.library.__wrapped__() is not None
+    monkeypatch.setattr("numba.config.DISABLE_JIT", True)
+    assert steps.library.__wrapped__() is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Loaded(NamedTuple):
     values: tuple[Any, ...]
 
 
-class Specialised:
+class Specialised(ABC):
     """A function with its grid, numbers and constants, compiled when it is made: for pointers that are aligned.
 
     For others it is compiled when they come. A subclass says what else its function takes, and launches it. `options`
@@ -87,9 +88,9 @@ class Specialised:
         self._loaded: dict[tuple[StandIn, ...], Any] = {}
         self._run = None if self._empty else self._specialised(self._dtypes)
 
+    @abstractmethod
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
         """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`; None if interpreted."""
-        raise NotImplementedError
 
     def _compiled(self, *arguments: Any) -> Any:
         """The function compiled for arguments, dtypes or stand-ins for tensors; its numbers come behind them."""

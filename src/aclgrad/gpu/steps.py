@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from .launch import INTERPRETING, Kernel, Loaded, Pointer
+from ..core.errors import Unsupported
+from .launch import INTERPRETING, Kernel, Loaded, Pointer, addresses_of
 from .products import LibraryProduct, multiply
 
 if TYPE_CHECKING:
@@ -40,16 +41,18 @@ class Library(NamedTuple):
 
 @cache
 def library() -> Library | None:
-    """Those of the libraries that torch has loaded; None where there are none."""
+    """Those of the libraries that torch has loaded; None where there are none, or numba cannot compile calls."""
     if INTERPRETING or torch.version.cuda is None:
         return None
+    from ..cpu.compiler import require_compilation
     from ..cpu.openmp import address
 
     try:
+        require_compilation()
         linked = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
         return Library(address(launch), address(linked.cublasGemmEx), address(linked.cublasGemmStridedBatchedEx))
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, Unsupported):
         return None
 
 
@@ -93,7 +96,7 @@ def _calls(
     kernel: Kernel, pointers: Sequence[Pointer], products: Sequence[Sequence[LibraryProduct]]
 ) -> tuple[list[list[CCall]], int, Any] | None:
     """The calls of each phase, where the step's number is to be written, and what must stay alive meanwhile."""
-    addresses = [0 if p is None else p if isinstance(p, int) else p.data_ptr() for p in pointers]
+    addresses, _ = addresses_of(pointers)
     loaded = kernel.loaded([*addresses, 0])
     if loaded is None or not _is_plain(loaded.kernel):
         return None
