@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,69 +16,140 @@ from .training import IGNORE_INDEX, STATISTICS
 
 DTYPES = (BF16, F16, F32, F64)
 MATRICES = ("input", "weight")
-GRADIENTS = ("input_grad", "weight_grad")
+OF_CLASSES = ("bias", "class_weight")
+NUMBERS = ("label_smoothing", "softcap", "logit_scale", "z_loss")
+
+
+class Options(NamedTuple):
+    """Options of the loss, as the operators take them; tensors are drawn where their flag is set."""
+
+    bias: bool = False
+    class_weight: bool = False
+    label_smoothing: float = 0.0
+    softcap: float = 0.0
+    logit_scale: float = 1.0
+    z_loss: float = 0.0
+
+    def draw(self, data: Data, rows: int) -> Sequence[Any]:
+        """The arguments."""
+        wide = _wide(data.dtype)
+        bias = data.normal(rows, dtype=wide) if self.bias else None
+        classes = data.normal(rows, dtype=wide).abs() if self.class_weight else None
+        return bias, classes, *self[2:]
+
+
+PLAIN, EVERY = Options(), Options(True, True, 0.1, 4.0, 0.7, 0.02)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return F64 if dtype == F64 else F32
 
 
 def _head(
-    tokens: int, hidden: int, rows: int, *rest: Any, index: torch.dtype = torch.int64, scale: float = 1.0,
-    ignored: float = 0.2, ignore_index: int = IGNORE_INDEX,
+    tokens: int, hidden: int, rows: int, *, index: torch.dtype = torch.int64, scale: float = 1.0,
+    ignored: float = 0.2, ignore_index: int = IGNORE_INDEX, options: Options = PLAIN,
 ) -> Callable[[Data], Sequence[Any]]:  # fmt: skip
-    """Input, weight, targets of which a share is ignored, what is ignored, and the arguments that follow."""
+    """Input, weight, targets of which a share is ignored, what is ignored; then the options."""
 
     def make(data: Data) -> Sequence[Any]:
         x = data.normal(tokens, hidden, scale=scale)
         w = data.normal(rows, hidden, scale=hidden**-0.5 if hidden else 1)
         target = data.integers(0, rows, tokens, dtype=index)
         target[data.flags(tokens, share=ignored)] = ignore_index
-        return x, w, target, ignore_index, *rest
+        return x, w, target, ignore_index, *options.draw(data, rows)
 
     return make
 
 
-def _cases(*rest: Any) -> tuple[Case, ...]:
-    """The shapes that both operators of the forward pass take."""
+Make = Callable[..., Callable[[Data], Sequence[Any]]]
+"""Takes what `_head` takes."""
+
+
+def _cases(make: Make) -> tuple[Case, ...]:
+    """The shapes and options that all three operators take."""
     return (
-        Case("head", _head(19, 24, 131, *rest), DTYPES, frozenset({SMOKE})),
-        Case("int32", _head(21, 8, 129, *rest, index=torch.int32), DTYPES, frozenset({SMOKE})),
-        Case("a_class_ignored", _head(16, 16, 64, *rest, ignore_index=7), DTYPES, frozenset({EDGE})),
-        Case("none_ignored", _head(17, 9, 130, *rest, ignored=0.0), DTYPES, frozenset({EDGE})),
-        Case("one_token", _head(1, 33, 128, *rest, ignored=0.0), DTYPES, frozenset({EDGE})),
-        Case("one_feature", _head(40, 1, 257, *rest), DTYPES, frozenset({EDGE})),
-        Case("one_class", _head(9, 5, 1, *rest), DTYPES, frozenset({EDGE})),
-        Case("past_every_block", _head(130, 65, 1030, *rest), DTYPES, frozenset({EDGE})),
-        Case("peaked", _head(24, 32, 200, *rest, scale=6.0), DTYPES, frozenset({EDGE})),
-        Case("no_features", _head(9, 0, 128, *rest), DTYPES, frozenset({EDGE})),
+        Case("head", make(19, 24, 131), DTYPES, frozenset({SMOKE})),
+        Case("int32", make(21, 8, 129, index=torch.int32), DTYPES, frozenset({SMOKE})),
+        Case("every_option", make(19, 24, 131, options=EVERY), DTYPES, frozenset({SMOKE})),
+        Case("bias", make(12, 8, 70, options=Options(bias=True)), DTYPES, frozenset({EDGE})),
+        Case("smoothing", make(12, 8, 70, options=Options(label_smoothing=0.3)), DTYPES, frozenset({EDGE})),
+        Case("softcap", make(12, 8, 70, options=Options(softcap=2.0)), DTYPES, frozenset({EDGE})),
+        Case("a_class_ignored", make(16, 16, 64, ignore_index=7, options=EVERY), DTYPES, frozenset({EDGE})),
+        Case("none_ignored", make(17, 9, 130, ignored=0.0), DTYPES, frozenset({EDGE})),
+        Case("one_token", make(1, 33, 128, ignored=0.0), DTYPES, frozenset({EDGE})),
+        Case("one_feature", make(40, 1, 257), DTYPES, frozenset({EDGE})),
+        Case("one_class", make(9, 5, 1, options=EVERY), DTYPES, frozenset({EDGE})),
+        Case("past_every_block", make(130, 65, 1030, options=EVERY), DTYPES, frozenset({EDGE})),
+        Case("peaked", make(24, 32, 200, scale=6.0), DTYPES, frozenset({EDGE})),
+        Case("no_features", make(9, 0, 128, options=EVERY), DTYPES, frozenset({EDGE})),
+        Case("no_tokens", make(0, 8, 128), DTYPES, frozenset({EDGE})),
     )
 
 
-_MEAN, _BOTH = (True,), (True, True)
-TOGETHER = (
-    *_cases(*_MEAN, *_BOTH),
-    Case("sum", _head(19, 24, 131, False, *_BOTH), DTYPES, frozenset({SMOKE})),
-    Case("input_grad_alone", _head(19, 24, 131, *_MEAN, True, False), DTYPES, frozenset({EDGE})),
-    Case("weight_grad_alone", _head(19, 24, 131, *_MEAN, False, True), DTYPES, frozenset({EDGE})),
-    Case("no_tokens", _head(0, 8, 128, *_MEAN, *_BOTH), DTYPES, frozenset({EDGE})),
-    Case("no_tokens_sum", _head(0, 8, 128, False, *_BOTH), DTYPES, frozenset({EDGE})),
-)
-LOSSES = (*_cases(), Case("no_tokens", _head(0, 8, 128), DTYPES, frozenset({EDGE})))
+def _losses(*sizes: int, statistics: bool = True, **rest: Any) -> Callable[[Data], Sequence[Any]]:
+    """`token_losses`, with everything it can find out."""
+    head = _head(*sizes, **rest)
+    return lambda data: (*head(data), statistics)
 
 
-def _backward(forward: Callable[[Data], Sequence[Any]], *wants: bool) -> Callable[[Data], Sequence[Any]]:
-    """The gradient of every token's loss, what the forward pass took, and the statistics that belong to it."""
+def _together(
+    *sizes: int,
+    mean: bool = True,
+    wants: tuple[bool, bool, bool] = (True, True, True),
+    weighs: bool = True,
+    **rest: Any,
+) -> Callable[[Data], Sequence[Any]]:
+    """`loss_and_gradients`; with options, tokens have weights, the mean is by a given number, and all is found out."""
+    head, options = _head(*sizes, **rest), rest.get("options", PLAIN)
 
     def make(data: Data) -> Sequence[Any]:
-        x, w, target, ignored = forward(data)
-        wide = F64 if data.dtype == F64 else F32
-        _, *statistics = token_losses(x.to(wide), w.to(wide), target, ignored)
-        return data.normal(len(target), dtype=wide), x, w, target, ignored, *statistics, *wants
+        x, w, target, ignored, *drawn = head(data)
+        wide, extra = _wide(data.dtype), options != PLAIN
+        weights = data.normal(len(target), dtype=wide) if extra and weighs else None
+        number = torch.tensor(7.0, dtype=wide) if extra and mean else None
+        bias = wants[2] and options.bias
+        return x, w, target, ignored, mean, *wants[:2], *drawn, weights, number, bias, extra
 
     return make
 
 
+def _backward(
+    *sizes: int, wants: tuple[bool, bool, bool] = (True, True, True), **rest: Any
+) -> Callable[[Data], Sequence[Any]]:
+    """`token_gradients` of what the forward pass took, with the statistics that belong to it."""
+    head, options = _head(*sizes, **rest), rest.get("options", PLAIN)
+
+    def make(data: Data) -> Sequence[Any]:
+        x, w, target, ignored, *drawn = head(data)
+        wide, extra = _wide(data.dtype), options != PLAIN
+        _, *found = token_losses(x.to(wide), w.to(wide), target, ignored, *drawn, extra)
+        grad, *others = (data.normal(len(target), dtype=wide) for _ in range(4))
+        beside = (found[3], found[5], *others) if extra else (None,) * 5
+        bias = wants[2] and options.bias
+        return grad, x, w, target, ignored, *found[:3], *wants[:2], *drawn, *beside, bias
+
+    return make
+
+
+SIZES = (19, 24, 131)
+_SOME = {"input": (True, False, False), "weight": (False, True, False), "bias": (False, False, True)}
+TOGETHER = (
+    *_cases(_together),
+    Case("sum", _together(*SIZES, mean=False), DTYPES, frozenset({SMOKE})),
+    Case("unweighed", _together(*SIZES, weighs=False, options=EVERY), DTYPES, frozenset({EDGE})),
+    Case("no_tokens_sum", _together(0, 8, 128, mean=False), DTYPES, frozenset({EDGE})),
+    *(
+        Case(f"{name}_grad_alone", _together(*SIZES, wants=wants, options=options), DTYPES, frozenset({EDGE}))
+        for (name, wants), options in zip(_SOME.items(), (PLAIN, PLAIN, EVERY), strict=True)
+    ),
+)
+LOSSES = (*_cases(_losses), Case("alone", _losses(*SIZES, statistics=False), DTYPES, frozenset({SMOKE})))
 GRADIENT = (
-    *(Case(case.name, _backward(case.make, True, True), case.dtypes, case.tags) for case in LOSSES),
-    Case("input_grad_alone", _backward(_head(19, 24, 131), True, False), DTYPES, frozenset({EDGE})),
-    Case("weight_grad_alone", _backward(_head(19, 24, 131), False, True), DTYPES, frozenset({EDGE})),
+    *_cases(_backward),
+    *(
+        Case(f"{name}_grad_alone", _backward(*SIZES, wants=wants, options=options), DTYPES, frozenset({EDGE}))
+        for (name, wants), options in zip(_SOME.items(), (PLAIN, PLAIN, EVERY), strict=True)
+    ),
 )
 
 _INVALID = (
@@ -90,17 +162,43 @@ _INVALID = (
     Invalid("no_vocabulary", {"weight": lambda t: t[:0]}, InvalidArgument, "weight"),
     Invalid("weight_features", {"weight": lambda t: t[:, :-1]}, InvalidArgument, "weight"),
     Invalid("target_length", {"target": lambda t: t[:-1]}, InvalidArgument, "target"),
+    *(Invalid(f"{name}_half", {name: lambda _: torch.ones(131).half()}, InvalidArgument, name) for name in OF_CLASSES),
+    *(
+        Invalid(f"{name}_wide", {name: lambda _: torch.ones(131).double()}, InvalidArgument, name)
+        for name in OF_CLASSES
+    ),
+    *(Invalid(f"{name}_length", {name: lambda _: torch.ones(130)}, InvalidArgument, name) for name in OF_CLASSES),
+    Invalid("smoothing_above_one", {"label_smoothing": 1.5}, InvalidArgument, "label_smoothing"),
+    Invalid("smoothing_negative", {"label_smoothing": -0.1}, InvalidArgument, "label_smoothing"),
+    Invalid("softcap_negative", {"softcap": -1.0}, InvalidArgument, "softcap"),
+    *(Invalid(f"{name}_nan", {name: math.nan}, InvalidArgument, name) for name in NUMBERS),
 )
 _TARGETS = (
     Invalid("target_too_large", {"target": lambda t: torch.full_like(t, 131)}, InvalidArgument, "target"),
     Invalid("target_negative", {"target": lambda t: torch.full_like(t, -1)}, InvalidArgument, "target"),
+)
+_WEIGHTS = (
+    Invalid("token_weight_length", {"token_weight": lambda _: torch.ones(18)}, InvalidArgument, "token_weight"),
+    Invalid("token_weight_half", {"token_weight": lambda _: torch.ones(19).half()}, InvalidArgument, "token_weight"),
+    Invalid("normalizer_rank", {"normalizer": lambda _: torch.ones(1)}, InvalidArgument, "normalizer"),
+    Invalid("normalizer_wide", {"normalizer": lambda _: torch.ones(()).double()}, InvalidArgument, "normalizer"),
 )
 _UPSTREAM = ("grad", *STATISTICS)
 _OF_TOKENS = (
     *(Invalid(f"{name}_null", {name: None}, NullArgument, name) for name in _UPSTREAM),
     *(Invalid(f"{name}_half", {name: lambda t: t.half()}, InvalidArgument, name) for name in _UPSTREAM),
     *(Invalid(f"{name}_length", {name: lambda t: t[:-1]}, InvalidArgument, name) for name in _UPSTREAM),
-)
+    *(
+        Invalid(f"{name}_length", {name: lambda _: torch.ones(18)}, InvalidArgument, name)
+        for name in ("predicted_logits", "entropy", "logprob_grad", "entropy_grad", "lse_grad")
+    ),
+    Invalid("softcap_without_predicted", {"softcap": 1.0}, NullArgument, "predicted_logits"),
+    Invalid(
+        "entropy_grad_without_entropy",
+        {"entropy_grad": lambda _: torch.ones(19), "predicted_logits": lambda _: torch.ones(19)},
+        NullArgument, "entropy",
+    ),
+)  # fmt: skip
 
 
 def _matrix(*shape: int, factor: float | None = None) -> Callable[[Data], Sequence[Any]]:
@@ -134,7 +232,7 @@ def _in_place(args: Sequence[Any], outs: Sequence[Any]) -> int:  # noqa: ARG001 
 
 
 SUITES = {
-    "loss_and_gradients": Suite(TOGETHER, (*_INVALID, *_TARGETS)),
+    "loss_and_gradients": Suite(TOGETHER, (*_INVALID, *_TARGETS, *_WEIGHTS)),
     "token_losses": Suite(LOSSES, (*_INVALID, *_TARGETS)),
     "token_gradients": Suite(GRADIENT, (*_INVALID, *_OF_TOKENS)),
     "scale_": Suite(SCALED, SCALED_INVALID, main="x", moved=_in_place),

@@ -5,6 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .reference_training import loss_and_gradients as loss_and_gradients
+from .reference_training import token_gradients as token_gradients
+from .reference_training import token_losses as token_losses
+
 
 def linear_cross_entropy(input: Tensor, weight: Tensor, target: Tensor) -> Tensor:
     """Loss [BT] of `input` [BT, H] against `target` [BT], with the `weight` [V, H] of the whole vocabulary."""
@@ -87,100 +91,6 @@ def linear_cross_entropy_backward(
         p = p.to(rounding)
     p = p.to(input.dtype)
     return p @ weight, p.t() @ input
-
-
-def token_losses(
-    input: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    ignore_index: int,
-    *,
-    rounding: torch.dtype | None = None,  # noqa: ARG001  no logit is rounded
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(loss, largest logit, Σ exp(logit − largest), that without the own target), [BT] each.
-
-    The loss is 0 where the target is `ignore_index`, NaN where it is none of the vocabulary.
-    """
-    return _losses(input @ weight.t(), target, ignore_index)
-
-
-def _losses(logits: Tensor, target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`token_losses` of logits [BT, V]."""
-    top = logits.amax(1)
-    shifted = logits - top[:, None]
-    missing, own = _owned(target, logits.shape[1])
-    predicted = torch.where(missing, 0.0, shifted.gather(1, own)[:, 0])
-    masked = shifted.scatter(1, own, -torch.inf)
-    others = torch.where(missing, torch.exp(shifted).sum(1), torch.exp(masked).sum(1))
-    total = torch.where(missing, others, others + torch.exp(predicted))
-    loss = torch.where(missing, torch.nan, torch.log1p(others + torch.expm1(predicted)) - predicted)
-    return torch.where(target == ignore_index, 0.0, loss), top, total, others
-
-
-def token_gradients(
-    grad: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    ignore_index: int,
-    logits_max: Tensor,
-    sum_exp_logits: Tensor,
-    sum_exp_others: Tensor,
-    wants_input_grad: bool,
-    wants_weight_grad: bool,
-    *,
-    rounding: torch.dtype | None = None,
-) -> tuple[Tensor | None, Tensor | None]:
-    """(input_grad [BT, H], weight_grad [V, H]) of `token_losses`, None for one that is not wanted.
-
-    `rounding` is the half type that the probabilities pass through. A target that is none of the vocabulary makes them
-    NaN.
-    """
-    statistics = (logits_max, sum_exp_logits, sum_exp_others)
-    p = _slopes(input @ weight.t(), grad, target, ignore_index, *statistics, rounding)
-    return p @ weight if wants_input_grad else None, p.t() @ input if wants_weight_grad else None
-
-
-def _slopes(
-    logits: Tensor, grad: Tensor, target: Tensor, ignore_index: int, top: Tensor, total: Tensor, others: Tensor,
-    rounding: torch.dtype | None,
-) -> Tensor:  # fmt: skip
-    """The gradient of logits [BT, V]: p, minus 1 at the own target, times the gradient of each token's loss."""
-    missing, own = _owned(target, logits.shape[1])
-    share = torch.where(target == ignore_index, 0.0, torch.where(missing, torch.nan, grad))
-    p = torch.exp(logits - top[:, None]) / total[:, None]
-    p = p.scatter(1, own, -(others / total)[:, None]) * share[:, None]
-    return (p if rounding is None else p.to(rounding)).to(logits.dtype)
-
-
-def _owned(target: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Which targets are no rows, and the row [BT, 1] of each that is one."""
-    missing = (target < 0) | (target >= rows)
-    return missing, torch.where(missing, 0, target).long()[:, None]
-
-
-def loss_and_gradients(
-    input: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    ignore_index: int,
-    mean: bool,
-    wants_input_grad: bool,
-    wants_weight_grad: bool,
-    *,
-    rounding: torch.dtype | None = None,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """(loss, input_grad, weight_grad) of the mean or the sum over all tokens whose target is not `ignore_index`.
-
-    `rounding` is the half type that the probabilities pass through.
-    """
-    logits = input @ weight.t()
-    losses, top, total, others = _losses(logits, target, ignore_index)
-    count = (target != ignore_index).sum() if mean else 1
-    p = _slopes(logits, torch.full_like(losses, 1.0) / count, target, ignore_index, top, total, others, rounding)
-    input_grad = p @ weight if wants_input_grad else None
-    weight_grad = p.t() @ input if wants_weight_grad else None
-    return losses.sum() / count, input_grad, weight_grad
 
 
 def scale_(x: Tensor, factor: Tensor) -> Tensor:
