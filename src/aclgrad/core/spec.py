@@ -151,7 +151,7 @@ class OpSpec:
     """The contract of one operator.
 
     An operator that no document knows has an empty `aclnn`: the doors of aclnn and C, and the command line, leave it
-    out.
+    out. Its parameters have their Python name twice.
 
     `args` and `outs` stand in the document's order. `rules` run in order and raise; the first that fails names
     the fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the

@@ -119,8 +119,8 @@ class Suite:
     """What is known about one operator's inputs.
 
     `main` names the parameter whose dtype a case's dtype is. The first case is the legal call that the invalid ones
-    change. `moved` counts the bytes that a call must read and write. Of handles' formats for `main` the aclnn door
-    takes `formats`, and refuses `refused_formats`.
+    change. `moved` counts the bytes that a call must read and write. A handle given for `main` may have any of
+    `formats`; the aclnn door refuses `refused_formats`.
     """
 
     cases: tuple[Case, ...]
