@@ -15,12 +15,13 @@ ALIGN = 64  # bytes, of everything in a workspace
 
 
 class WithoutGaps:
-    """`weight_grad`, the last output, in the workspace first, where it has none."""
+    """`weight_grad` in the workspace first, where it has none."""
 
     def __init__(self, make: Callable[[Call], Launch], call: Call) -> None:
         gradient = call.tensor("weight_grad")
         self._dense = gradient._replace(strides=contiguous_strides(gradient.shape))
         self._launch = make(Call(call.spec, {**call.values, "weight_grad": self._dense}, call.strict, call.soc))
+        self._index = call.spec.out_names.index("weight_grad")
         self._own = -(-self._dense.span // ALIGN) * ALIGN
 
     @property
@@ -31,9 +32,10 @@ class WithoutGaps:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # the gradient is there
-        *others, gradient = outs
+        gradient = outs[self._index]
         dense = workspace[: self._dense.span].view(gradient.dtype).view(self._dense.shape)
-        self._launch(args, (*others, dense), workspace[self._own :])
+        filled = (*outs[: self._index], dense, *outs[self._index + 1 :])
+        self._launch(args, filled, workspace[self._own :])
         gradient.copy_(dense)
 
     def describe(self) -> str:

@@ -3,11 +3,11 @@
 With z = softcap · tanh(logit_scale · (input · weightᵀ + bias) / softcap), or without softcap the scaled sum alone, a
 token of target t has
 
-    loss    = (1 − label_smoothing) · c[t] · (lse − z[t]) + label_smoothing / V · Σ_v c[v] · (lse − z[v]) + z_loss · lse²
+    loss    = (1 − ε) · c[t] · (lse − z[t]) + ε / V · Σ_v c[v] · (lse − z[v]) + z_loss · lse²
     logprob = z[t] − lse        entropy = lse − Σ_v p[v] · z[v]        lse = log Σ_v exp z[v]        p = exp(z − lse)
 
-where c is `class_weight`, or 1. A token whose target is `ignore_index` has loss and logprob 0; its entropy and lse are
-as good as those of others. One whose target is no row of the weight has NaN for both.
+where c is `class_weight`, or 1, and ε is `label_smoothing`. A token whose target is `ignore_index` has loss and logprob
+0; its entropy and lse are as good as those of others. One whose target is no row of the weight has NaN for both.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ OF_TOKENS = ("logprob", "entropy", "lse")  # what a user may ask for beside the 
 IGNORE_INDEX = -100  # torch's default
 
 _SOMETIMES = ("predicted_logits", "entropy", "logprob_grad", "entropy_grad", "lse_grad")
-"""What the gradient takes beside: own targets' logits, less the largest, for `softcap` or an entropy; the latter for its
-gradient; gradients of what was asked for beside the loss."""
+"""What the gradient takes beside: the own targets' logits, less the largest; the entropy; gradients of what was asked
+for beside the loss."""
 
 _INPUTS = (
     TensorParam("input", "input", FLOATS),
@@ -113,9 +113,9 @@ def needs_predicted(call: Call) -> bool:
 
 def _needed_by_the_gradient(call: Call) -> None:
     """Of what the gradient takes beside, it must have what these options differentiate."""
-    entropy = call["entropy_grad"] is not None
+    entropy, lse = (call[name] is not None for name in ("entropy_grad", "lse_grad"))
     for name, needed, by in (
-        ("predicted_logits", entropy or call["softcap"], "entropy_grad or softcap"),
+        ("predicted_logits", entropy or lse or call["softcap"], "entropy_grad, lse_grad or softcap"),
         ("entropy", entropy, "entropy_grad"),
     ):
         if needed and call[name] is None:

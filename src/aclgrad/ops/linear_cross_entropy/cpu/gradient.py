@@ -28,7 +28,9 @@ from aclgrad.cpu.workspace import ThreadWorkspace
 
 from .choose import BLOCK_PARTS, GRAIN
 from .gradient_plan import GradientPlan, plan_gradient
-from .statistics import shift_of
+from .gradient_training import TrainingVectors, add_rows, finish_bias, training_slopes
+from .options import RowOptions, bend
+from .statistics_merge import shift_of
 
 ONE = np.float32(1)
 
@@ -71,8 +73,8 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
     @jit
     def strip(
         plan: GradientPlan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any,
-        p: Any, grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any,
-        kept: Any, input_grad: Any, weight_grad: Any,
+        p: Any, grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, softmax: Any, tops: Any, kept: Any,
+        training: TrainingVectors, input_grad: Any, weight_grad: Any,
     ) -> None:  # fmt: skip
         height, part = plan.height, plan.part
         m, n = min(2 * height, rows - row), min(part, columns - column)
@@ -82,6 +84,7 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
             x, w = base + plan.x_a + (t + row) * lane_bytes, base + plan.w_t + column * lane_bytes
             down, across = (m + height - 1) // height, (n + width - 1) // width
             multiply(address_of(logits), part, x, w, m, n, plan.features, height, 0, down, 0, across, 0)
+        at = v + column
         for i in range(m):
             token = t + row + i
             line, scale = p + i * part, grad[token * plan.grad]
@@ -89,18 +92,29 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
             if logits_max is not None:
                 top, total = logits_max[token * plan.logits_max], sum_exp[token * plan.sum_exp]
                 if not known:
-                    _probabilities(line, logits + i * part, n, own, top, total, scale)
+                    row_of = logits + i * part
+                    if training.bias is not None and plan.on:
+                        bend(row_of, training.bias + at, n, plan.softcap, plan.logit_scale)
+                        training_slopes(line, row_of, n, top, top, total, scale, token, at, plan, training)
+                    else:
+                        _probabilities(line, row_of, n, own, top, total, scale)
                 elif kept is not None:
-                    shift = top - shift_of(tops[(v + column) // part * plan.tokens + token])
+                    shift = top - shift_of(tops[at // part * plan.tokens + token])
                     less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
-                    _probabilities(line, less_top, n, own, shift, total, scale)
-                if others is not None and 0 <= own < n:
-                    line[own] = -(others[token * plan.others] / total) * scale
+                    if training.bias is not None and plan.on:
+                        training_slopes(line, less_top, n, shift, top, total, scale, token, at, plan, training)
+                    else:
+                        _probabilities(line, less_top, n, own, shift, total, scale)
+                if training.own_slope is not None and 0 <= own < n:
+                    line[own] = training.own_slope[token]
             if softmax is not None:
-                given = softmax + (token * plan.softmax_row + (v + column) * plan.softmax_column)
+                given = softmax + (token * plan.softmax_row + at * plan.softmax_column)
                 _scaled_copy(line, 1, given, plan.softmax_column, n, scale)
                 if 0 <= own < n:
                     line[own] = (given[own * plan.softmax_column] - ONE) * scale
+        if training.bias_grad is not None and plan.wants_bias_grad:
+            sums = training.bias_sums + ((t + row) // (2 * height) * plan.block_columns + column)
+            add_rows(sums, p, part, m, n)
         block = address_of(p) - (row * part + column) * itemsize
         if input_grad is not None:
             first, last = row // height, (row + m + height - 1) // height
@@ -143,10 +157,11 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
 
     def linear_cross_entropy_backward(
         thread: int, threads: int, group: Any, sums: Any, grad: Any, input: Any, weight: Any, mask: Any, target: Any,
-        logits_max: Any, sum_exp: Any, others: Any, softmax: Any, tops: Any, kept: Any,
-        input_grad: Any, weight_grad: Any, *numbers: int,
+        logits_max: Any, sum_exp: Any, softmax: Any, tops: Any, kept: Any, own_slope: Any, beta: Any, delta: Any,
+        bias: Any, classes: Any, bias_grad: Any, input_grad: Any, weight_grad: Any, *numbers: Any,
     ) -> None:  # fmt: skip
         plan = GradientPlan(*numbers)
+        training = TrainingVectors(own_slope, beta, delta, bias, classes, sums + plan.bias_sums // unit, bias_grad)
         base, features, height = address_of(sums), plan.features, plan.height
         feature_panels = (features + width - 1) // width
         x_b_block = feature_panels * width * (plan.block_tokens // depth) * unit
@@ -189,10 +204,13 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
                 for task in range(first, last):
                     strip(
                         plan, base, t, task % down * 2 * height, rows, v, task // down * plan.part, columns, logits, p,
-                        grad, mask, target, logits_max, sum_exp, others, softmax, tops, kept,
+                        grad, mask, target, logits_max, sum_exp, softmax, tops, kept, training,
                         input_grad, weight_grad,
                     )  # fmt: skip
                 barrier(group)
+                if bias_grad is not None and plan.wants_bias_grad and t + rows == plan.tokens:
+                    first, last = share(columns, 1, thread, threads)
+                    finish_bias(plan, training, v, first, last)
                 if input_grad is not None:
                     add_product(
                         input_grad + t * plan.dx_row, plan.dx_row, plan.dx_column,
@@ -221,10 +239,15 @@ class GradientOperands(NamedTuple):
     masked_target: Any
     logits_max: Any = None
     sum_exp_logits: Any = None
-    sum_exp_others: Any = None  # but of the own targets, whose p − 1 comes from there
     softmax: Any = None
     tops: Any = None  # of every part and token: the largest logit
     kept: Any = None  # where logits less those wait
+    own_slope: Any = None  # this and the following are `TrainingVectors`
+    beta: Any = None
+    delta: Any = None
+    bias: Any = None
+    classes: Any = None
+    bias_grad: Any = None
 
 
 class Gradient:
@@ -232,14 +255,17 @@ class Gradient:
 
     __slots__ = ("_kernel", "_numbers", "_workspace")
 
-    def __init__(self, call: Call, dtypes: GradientOperands, kept: int = 0, parts: int = BLOCK_PARTS) -> None:
+    def __init__(
+        self, call: Call, dtypes: GradientOperands, kept: int = 0, parts: int = BLOCK_PARTS,
+        options: RowOptions | None = None,
+    ) -> None:  # fmt: skip
         """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
         dtype = call["input"].dtype
-        plan = plan_gradient(call, gemm_for(dtype), kept, parts)
+        plan = plan_gradient(call, gemm_for(dtype), kept, parts, options)
         self._numbers = tuple(plan)
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
         outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
-        signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *(int for _ in plan))
+        signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *map(type, plan))
         self._kernel = cpu_threads.compile(_gradient_kernel(dtype), signature)
 
     @property

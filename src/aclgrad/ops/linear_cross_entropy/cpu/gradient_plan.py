@@ -11,6 +11,7 @@ from aclgrad.core.spec import Call
 from aclgrad.cpu.gemm import ALIGNMENT, Gemm
 
 from .choose import BLOCK_PARTS, block_of_p, is_direct, part_columns
+from .options import RowOptions
 
 
 class GradientPlan(NamedTuple):
@@ -35,6 +36,7 @@ class GradientPlan(NamedTuple):
     w_b: int  # a packed block of weight, for input_grad
     p_a: int  # a packed block of p, for input_grad
     p_t: int  # a packed block of pᵀ, for weight_grad
+    bias_sums: int  # of every strip of tokens: a block of bias_grad
     shared: int  # where the memory of all ends, and that of the first thread begins: logits and p of one strip
     each: int  # bytes of a thread
 
@@ -48,7 +50,6 @@ class GradientPlan(NamedTuple):
     target: int
     logits_max: int
     sum_exp: int
-    others: int
     x_row: int
     x_column: int
     w_row: int
@@ -59,6 +60,13 @@ class GradientPlan(NamedTuple):
     dx_column: int
     dw_row: int
     dw_column: int
+    bias_grad: int
+
+    # Training.
+    wants_bias_grad: int
+    on: int  # of `RowOptions`
+    softcap: float
+    logit_scale: float
 
 
 GRADIENT_VECTORS = {
@@ -67,16 +75,19 @@ GRADIENT_VECTORS = {
     "target": "masked_target",
     "logits_max": "logits_max",
     "sum_exp": "sum_exp_logits",
-    "others": "sum_exp_others",
+    "bias_grad": "bias_grad",
 }
 MATRICES = {"x": "input", "w": "weight", "softmax": "softmax", "dx": "input_grad", "dw": "weight_grad"}
 
 
-def plan_gradient(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS) -> GradientPlan:
+def plan_gradient(
+    call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS, options: RowOptions | None = None
+) -> GradientPlan:
     """Blocks of p within the limits above, of `parts` of the columns, and of tokens as equal as strips allow."""
     tokens, features, vocabulary = call.dims
     strip, part = 2 * gemm.panel_height(tokens), part_columns(gemm)
     block_tokens, block_columns = block_of_p(call.dims, strip, part, parts)
+    given = options or RowOptions()
     return GradientPlan(
         tokens=tokens,
         features=features,
@@ -88,13 +99,17 @@ def plan_gradient(call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PART
         mask_bits=3 if call["target_mask"] is not None and call["target_mask"].dtype == torch.uint8 else 0,
         kept=kept,
         direct=int(is_direct(call)),
+        wants_bias_grad=int(call["bias_grad"] is not None),
+        on=int(given.on),
+        softcap=float(given.softcap),
+        logit_scale=float(given.logit_scale),
         each=_whole(strip * part * (gemm.operand.unit + gemm.operand.itemsize)),
-        **_places(call, gemm, block_tokens, block_columns),
+        **_places(call, gemm, strip, block_tokens, block_columns),
         **_strides(call),
     )
 
 
-def _places(call: Call, gemm: Gemm, block_tokens: int, block_columns: int) -> dict[str, int]:
+def _places(call: Call, gemm: Gemm, strip: int, block_tokens: int, block_columns: int) -> dict[str, int]:
     """Where each region of the workspace begins; those that this call does not use are empty."""
     tokens, features, _ = call.dims
     unit, blocks = gemm.operand.unit, -(-tokens // block_tokens)
@@ -108,6 +123,7 @@ def _places(call: Call, gemm: Gemm, block_tokens: int, block_columns: int) -> di
         "w_b": dx * gemm.packed_b_bytes(features, block_columns),
         "p_a": dx * block_tokens * gemm.units(block_columns) * unit,
         "p_t": dw * block_columns * gemm.units(block_tokens) * unit,
+        "bias_sums": (call["bias_grad"] is not None) * -(-tokens // strip) * block_columns * unit,
     }
     return places(sizes, "shared")
 

@@ -14,10 +14,9 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from aclgrad.core.spec import F32, Call
+from aclgrad.core.spec import F32, U8, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import address_of, gemm_for
@@ -28,41 +27,10 @@ from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
 from .choose import GRAIN, LANES, TASKS
+from .options import RowOptions, bend
+from .statistics_merge import is_largest, merge, merge_products, merge_sum, shift_of
 from .statistics_plan import Kept, StatisticsPlan, plan_statistics
-
-NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
-
-
-@jit
-def _larger(value: Any, top: Any) -> Any:
-    """The larger one, NaN if either is."""
-    return value if (value > top) | (value != value) else top
-
-
-@jit
-def _largest(lanes: Any, values: Any, count: int) -> Any:
-    for lane in range(LANES):
-        lanes[lane] = values[lane]
-    for column in range(LANES, count, LANES):
-        for lane in range(LANES):
-            lanes[lane] = _larger(values[column + lane], lanes[lane])
-    top = lanes[0]
-    for lane in range(1, LANES):
-        top = _larger(lanes[lane], top)
-    return top
-
-
-@jit
-def _sum_of_exponentials(lanes: Any, values: Any, count: int, shift: Any) -> Any:
-    for lane in range(LANES):
-        lanes[lane] = exp(values[lane] - shift)
-    for column in range(LANES, count, LANES):
-        for lane in range(LANES):
-            lanes[lane] += exp(values[column + lane] - shift)
-    total = lanes[0]
-    for lane in range(1, LANES):
-        total += lanes[lane]
-    return total
+from .statistics_rows import NOTHING, ZERO, largest, sum_of_exponentials, sum_of_products, weighed_sum, wins
 
 
 @jit
@@ -88,12 +56,6 @@ def _keep(plan: StatisticsPlan, logits: Any, token: int, column: int, values: An
 
 
 @jit
-def shift_of(top: Any) -> Any:
-    """What is subtracted from logits whose largest is `top`: that, unless there is none."""
-    return ZERO if top == NOTHING else top
-
-
-@jit
 def _own_row(plan: StatisticsPlan, target: Any, token: int) -> int:
     """The row of `weight` that is the token's target, -1 if the shard's range does not have it."""
     wanted = target[token * plan.target]
@@ -101,34 +63,27 @@ def _own_row(plan: StatisticsPlan, target: Any, token: int) -> int:
 
 
 @jit
-def _merge(plan: StatisticsPlan, token: int, tops: Any, totals: Any) -> Any:
-    """(the largest logit, Σ exp(logit − largest)) of a token from those of its parts."""
-    parts = (plan.vocabulary + plan.part - 1) // plan.part
-    top = tops[token]
-    for part in range(1, parts):
-        top = _larger(tops[part * plan.tokens + token], top)
-    total = totals[token] * exp(tops[token] - top)
-    for part in range(1, parts):
-        total += totals[part * plan.tokens + token] * exp(tops[part * plan.tokens + token] - top)
-    return top, total
-
-
-@jit
 def _reduce(
     plan: StatisticsPlan, values: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any, chosen: Any,
-    target: Any, kept: Any,
+    target: Any, kept: Any, products: Any, weighed: Any, won: Any, classes: Any,
 ) -> None:  # fmt: skip
     """Statistics of a token's logits in the columns [v, v + n)."""
     padded = (n + LANES - 1) // LANES * LANES
-    top = _largest(lanes, values, padded)
+    top = largest(lanes, values, padded)
     shift = shift_of(top)
+    at = v // plan.part * plan.tokens + token
     own = _own_row(plan, target, token) - v
+    if classes is not None and plan.smooths:
+        weighed[at] = weighed_sum(lanes, values, classes + v, n, shift)
     if 0 <= own < n:
         chosen[token] = values[own]
+        if won is not None and plan.finds:
+            won[token] = 1 if wins(values, own, n) else 0
         if plan.exact:
             values[own] = NOTHING
-    at = v // plan.part * plan.tokens + token
-    tops[at], totals[at] = top, _sum_of_exponentials(lanes, values, padded, shift)
+    if products is not None and plan.finds:
+        products[at] = sum_of_products(lanes, values, padded, shift)
+    tops[at], totals[at] = top, sum_of_exponentials(lanes, values, padded, shift)
     if kept is not None and token < plan.kept:
         _keep(plan, kept, token, v, values, n, shift)
 
@@ -143,7 +98,8 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
     @jit
     def strip(
         plan: StatisticsPlan, base: int, row: int, m: int, v: int, n: int, w: int, logits: Any, rounded: Any,
-        lanes: Any, tops: Any, totals: Any, chosen: Any, target: Any, kept: Any,
+        lanes: Any, tops: Any, totals: Any, chosen: Any, target: Any, kept: Any, products: Any, weighed: Any, won: Any,
+        bias: Any, classes: Any,
     ) -> None:  # fmt: skip
         x = base + plan.x + row * ((plan.features + depth - 1) // depth * unit)
         down, across = (m + plan.height - 1) // plan.height, (n + width - 1) // width
@@ -151,14 +107,22 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
         padded = (n + LANES - 1) // LANES * LANES
         for i in range(m):
             line = logits + i * plan.stride
+            if bias is not None and plan.on:
+                bend(line, bias + v, n, plan.softcap, plan.logit_scale)
             for j in range(n, padded):
                 line[j] = NOTHING
             if is_half and not plan.exact:
                 values = rounded + i * plan.stride
                 _copy(values, 1, line, padded, ZERO)
-                _reduce(plan, values, row + i, v, n, lanes, tops, totals, chosen, target, kept)
+                _reduce(
+                    plan, values, row + i, v, n, lanes, tops, totals, chosen, target, kept,
+                    products, weighed, won, classes,
+                )  # fmt: skip
             else:
-                _reduce(plan, line, row + i, v, n, lanes, tops, totals, chosen, target, kept)
+                _reduce(
+                    plan, line, row + i, v, n, lanes, tops, totals, chosen, target, kept,
+                    products, weighed, won, classes,
+                )  # fmt: skip
 
     return strip
 
@@ -173,7 +137,7 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
     def linear_online_max_sum(
         thread: int, threads: int, group: Any, sums: Any, input: Any, weight: Any, target: Any, logits_max: Any,
         sum_exp_logits: Any, predicted_logits: Any, sum_exp_others: Any, target_mask: Any, masked_target: Any,
-        kept: Any, *numbers: int,
+        kept: Any, bias: Any, classes: Any, product_sum: Any, weighed: Any, won: Any, *numbers: Any,
     ) -> None:  # fmt: skip
         plan = StatisticsPlan(*numbers)
         base, features = address_of(sums), plan.features
@@ -184,14 +148,22 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
         )  # fmt: skip
         mine = plan.shared + thread * plan.each
         tops, totals, chosen = sums + plan.tops // unit, sums + plan.totals // unit, sums + plan.chosen // unit
+        products, weighed_parts = sums + plan.products // unit, sums + plan.weighed_parts // unit
+        class_sums = sums + plan.class_sums // unit
         w, lanes = base + mine + plan.w, apart(sums + (mine + plan.lanes) // unit, 0)
         logits = apart(sums + (mine + plan.strip) // unit, 1)
         rounded = apart(pointer_at(address_of(logits), input), 2)
         if narrow > 1:
             rounded = rounded + 2 * plan.height * plan.stride * narrow
+        parts = (plan.vocabulary + plan.part - 1) // plan.part
+        if classes is not None and plan.smooths:
+            first, last = share(parts, 1, thread, threads)
+            for part in range(first, last):
+                class_sums[part] = ZERO
+                for v in range(part * plan.part, min((part + 1) * plan.part, plan.vocabulary)):
+                    class_sums[part] += classes[v]
         barrier(group)
 
-        parts = (plan.vocabulary + plan.part - 1) // plan.part
         strips = (plan.tokens + 2 * plan.height - 1) // (2 * plan.height)
         spans = min(strips, max(1, (TASKS * threads + parts - 1) // parts))
         span = (strips + spans - 1) // spans * 2 * plan.height
@@ -210,16 +182,25 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
             for row in range(task % spans * span, end, 2 * plan.height):
                 strip(
                     plan, base, row, min(2 * plan.height, end - row), v, n, w, logits, rounded, lanes,
-                    tops, totals, chosen, target, kept,
+                    tops, totals, chosen, target, kept, products, weighed_parts, won, bias, classes,
                 )  # fmt: skip
         barrier(group)
 
         first, last = share(plan.tokens, 8, thread, threads)
         for token in range(first, last):
-            top, total = _merge(plan, token, tops, totals)
+            top, total = merge(plan, token, tops, totals)
             own = _own_row(plan, target, token)
             here = 0 <= own < plan.vocabulary
             logit = chosen[token] - top if here else ZERO
+            if product_sum is not None and plan.finds:
+                product_sum[token] = merge_products(plan, token, top, tops, totals, products)
+                if here:
+                    product_sum[token] += exp(logit) * logit
+                    won[token] = won[token] if is_largest(plan, token, own, chosen[token], tops) else 0
+                else:
+                    won[token] = 0
+            if weighed is not None and plan.smooths:
+                weighed[token] = merge_sum(plan, token, top, tops, weighed_parts, class_sums)
             if sum_exp_others is not None:
                 sum_exp_others[token * plan.others] = total
                 if here:
@@ -254,6 +235,14 @@ class StatisticsOperands(NamedTuple):
     target_mask: Any = None
     masked_target: Any = None
     kept: Any = None  # where logits are kept
+    bias: Any = None  # this and the following in training alone, gapless
+    classes: Any = None  # weights
+    product_sum: Any = None  # Σ exp(logit − largest) · (logit − largest)
+    weighed: Any = None  # Σ weight · (logit − largest)
+    won: Any = None  # whether the own target is the first of the largest
+
+
+TRAINING = ("kept", "bias", "classes", "product_sum", "weighed", "won")
 
 
 class Statistics:
@@ -261,16 +250,21 @@ class Statistics:
 
     __slots__ = ("_kernel", "_numbers", "_workspace", "kept_bytes")
 
-    def __init__(self, call: Call, kept: Kept, kept_as: torch.dtype | None, *, exact: bool) -> None:
-        """Logits are kept in the dtype `kept_as`, or not at all."""
+    def __init__(
+        self, call: Call, kept: Kept, kept_as: torch.dtype | None, options: RowOptions | None = None
+    ) -> None:  # fmt: skip
+        """Logits are kept in the dtype `kept_as`, or not at all. In training there are options."""
         dtype = call["input"].dtype
-        plan = plan_statistics(call, gemm_for(dtype), kept, exact)
+        wide = torch.promote_types(dtype, F32)
+        plan = plan_statistics(call, gemm_for(dtype), kept, options)
         self._numbers = tuple(plan)
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
-        metas = {name: call[name] for name in StatisticsOperands._fields if name != "kept"}
+        metas = {name: call[name] for name in StatisticsOperands._fields if name not in TRAINING}
         dtypes = StatisticsOperands(**{name: meta and meta.dtype for name, meta in metas.items()}, kept=kept_as)
-        signature = (THREAD_GROUP, torch.promote_types(dtype, F32), *dtypes, *(int for _ in plan))
+        if options is not None:
+            dtypes = dtypes._replace(**dict.fromkeys(("bias", "classes", "product_sum", "weighed"), wide), won=U8)
+        signature = (THREAD_GROUP, wide, *dtypes, *map(type, plan))
         self._kernel = cpu_threads.compile(_statistics_kernel(dtype), signature)
 
     @property

@@ -9,6 +9,7 @@ from aclgrad.cpu.gemm import Gemm
 
 from .choose import LANES, part_columns
 from .gradient_plan import places
+from .options import RowOptions
 
 
 class Kept(NamedTuple):
@@ -42,6 +43,9 @@ class StatisticsPlan(NamedTuple):
     # Places.
     tops: int  # of every part and token: the largest logit
     totals: int  # of every part and token: Σ exp(logit − largest)
+    products: int  # of every part and token: Σ exp(logit − largest) · (logit − largest)
+    weighed_parts: int  # of every part and token: Σ weight · (logit − largest)
+    class_sums: int  # of every part: Σ weight
     x: int  # packed input
     chosen: int  # of every token: the logit of its own target
     shared: int  # where the memory of all ends, and that of the first thread begins
@@ -72,6 +76,13 @@ class StatisticsPlan(NamedTuple):
     kept_block: int
     kept_pitch: int
 
+    # Of `RowOptions`.
+    on: int
+    smooths: int
+    finds: int
+    softcap: float
+    logit_scale: float
+
 
 STATISTICS_VECTORS = {
     "target": "target",
@@ -84,16 +95,20 @@ STATISTICS_VECTORS = {
 }
 
 
-def plan_statistics(call: Call, gemm: Gemm, kept: Kept, exact: bool) -> StatisticsPlan:
+def plan_statistics(call: Call, gemm: Gemm, kept: Kept, options: RowOptions | None) -> StatisticsPlan:
     """Tasks of one part of the columns each, and of all tokens unless that leaves threads idle."""
     tokens, features, vocabulary = call.dims[:3]
     height, part = gemm.panel_height(tokens), part_columns(gemm)
     strips, parts = -(-tokens // (2 * height)), -(-vocabulary // part)
     stride = -(-part // LANES) * LANES
     unit = gemm.operand.unit  # of a packed element, and of a sum
+    on, smooths, finds, softcap, logit_scale = options or RowOptions()
     for_all = {
         "tops": parts * tokens * unit,
         "totals": parts * tokens * unit,
+        "products": finds * parts * tokens * unit,
+        "weighed_parts": smooths * parts * tokens * unit,
+        "class_sums": smooths * parts * unit,
         "x": 2 * height * strips * gemm.units(features) * unit,
         "chosen": tokens * unit,
     }
@@ -112,7 +127,8 @@ def plan_statistics(call: Call, gemm: Gemm, kept: Kept, exact: bool) -> Statisti
     }
     return StatisticsPlan(
         tokens, features, vocabulary, call["vocab_start_index"], call["vocab_end_index"],
-        height=height, part=part, stride=stride, exact=int(exact),
+        height=height, part=part, stride=stride, exact=int(options is not None),
         **places(for_all, "shared"), **places(of_each, "each"), **matrices, **vectors,
         kept=kept.tokens, kept_row=kept.row, kept_column=kept.column, kept_block=kept.block, kept_pitch=kept.pitch,
+        on=int(on), smooths=int(smooths), finds=int(finds), softcap=float(softcap), logit_scale=float(logit_scale),
     )  # fmt: skip

@@ -11,7 +11,6 @@ softmax is close to that, so that 16 bits lose no more than the rounding of p do
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,232 +18,135 @@ import torch
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.memory import Scratch
-from aclgrad.core.meta import Meta, Value
-from aclgrad.core.spec import F16, F32, Call
+from aclgrad.core.spec import Call
 from aclgrad.cpu import threads as cpu_threads
-from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.gemm import gemm_for
 
-from .. import spec, spec_forward
 from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
-from ..training import STATISTICS
 from .choose import BLOCK_PARTS, kept_tokens, training_parts
-from .gradient import Gradient, GradientOperands
 from .gradient_plan import plan_gradient
-from .statistics import Statistics, StatisticsOperands
+from .losses import MEASURED, Losses, Vectors, kept_dtype, wide_of
+from .options import ClassVectors
+from .slopes import READ, Slopes, differentiated
 from .statistics_plan import Kept
-
-
-@jit
-def _loss(row: int, vocabulary: int, others: Any, predicted: Any) -> Any:
-    """Log Σ exp(logit − largest) − predicted of a token that counts; NaN if its target is not in the vocabulary.
-
-    The sum less 1 is what the others add up to, if the own target is the largest.
-    """
-    return math.log1p(others + math.expm1(predicted)) - predicted if 0 <= row < vocabulary else math.nan
-
-
-def _add(
-    _thread: int, _threads: int, target: Any, others: Any, predicted: Any, share: Any, loss: Any,
-    tokens: int, vocabulary: int, ignored: int, stride: int, mean: int,
-) -> None:  # fmt: skip
-    """What each token's loss counts, and the sum or the mean of them all."""
-    count = 0
-    for token in range(tokens):
-        count += target[token * stride] != ignored
-    weight = 1.0 / count if mean else 1.0
-    total = 0.0
-    for token in range(tokens):
-        row = target[token * stride]
-        share[token] = weight if row != ignored else 0.0
-        if row != ignored:
-            total += _loss(row, vocabulary, others[token], predicted[token])
-    loss[0] = total / count if mean else total
-
-
-def _list(
-    _thread: int, _threads: int, target: Any, others: Any, predicted: Any, loss: Any,
-    tokens: int, vocabulary: int, ignored: int, target_stride: int, others_stride: int, stride: int,
-) -> None:  # fmt: skip
-    """The loss of every token, 0 if it is ignored."""
-    for token in range(tokens):
-        row = target[token * target_stride]
-        counted = _loss(row, vocabulary, others[token * others_stride], predicted[token])
-        loss[token * stride] = counted if row != ignored else 0.0
-
-
-def _share(
-    _thread: int, _threads: int, target: Any, grad: Any, share: Any,
-    tokens: int, ignored: int, target_stride: int, grad_stride: int,
-) -> None:  # fmt: skip
-    """The gradient of every token's loss, 0 if it is ignored."""
-    for token in range(tokens):
-        share[token] = grad[token * grad_stride] if target[token * target_stride] != ignored else 0.0
-
-
-def _measured(call: Call, known: dict[str, Value], kept: Kept, kept_as: torch.dtype | None) -> Statistics:
-    """Statistics of a whole vocabulary's logits, as they are."""
-    whole = {"vocab_start_index": 0, "vocab_end_index": call.dims.V}
-    values = {**known, **{name: call[name] for name in ("input", "weight", "target")}, **whole}
-    return Statistics(Call(spec_forward.linear_online_max_sum.spec, values, strict=False), kept, kept_as, exact=True)
-
-
-def _differentiated(call: Call, known: dict[str, Value]) -> Call:
-    """The call of the gradient operator: targets are rows of the weight, or none."""
-    values = {name: call[name] for name in ("input", "weight", "input_grad", "weight_grad")}
-    values |= {"masked_target": call["target"], "target_mask": None, "softmax": None, **known}
-    return Call(spec.linear_cross_entropy_backward.spec, values, strict=False)
-
-
-def _gradient(call: Call, gradient: Call, kept: int, parts: int) -> Gradient:
-    """One machine code for logits that are kept and for those that are not."""
-    dtype, wide, target = call["input"].dtype, torch.promote_types(call["input"].dtype, F32), call["target"].dtype
-    types = GradientOperands(
-        grad=wide, input=dtype, weight=dtype, target_mask=None, masked_target=target, logits_max=wide,
-        sum_exp_logits=wide, sum_exp_others=wide, tops=wide, kept=_kept_dtype(dtype),
-    )  # fmt: skip
-    return Gradient(gradient, types, kept, parts)
-
-
-def _kept_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What a logit is kept as, in the memory of an element of this dtype."""
-    return F16 if dtype.itemsize == F16.itemsize else dtype
+from .tokens import ShareNumbers, share_losses
 
 
 class LossAndGradients:
     """Phase two of `loss_and_gradients`. The matrices are contiguous."""
 
     def __init__(self, call: Call) -> None:
-        tokens, features, vocabulary = call.dims
-        target, dtype = call["target"], call["input"].dtype
-        wide = torch.promote_types(dtype, F32)
+        features, target, wide = call.dims.H, call["target"], wide_of(call)
         scratch = Scratch()
-        names = ("logits_max", "sum_exp_logits", "predicted_logits", "sum_exp_others", "grad")
         self._names = tuple(call.spec.params)
-        self._vectors = {name: scratch.tensor((tokens,), wide) for name in names}
-        known: dict[str, Value] = dict.fromkeys(names, Meta((tokens,), (1,), wide, call.device))
-        gradient, gemm = _differentiated(call, known), gemm_for(dtype)
+        gemm = gemm_for(call["input"].dtype)
         parts = training_parts(gemm)
-        plan = plan_gradient(gradient, gemm, parts=parts)
+        any_metas = dict.fromkeys(("logits_max", "sum_exp_logits"), target)
+        plan = plan_gradient(differentiated(call, any_metas), gemm, parts=parts)
         tokens_kept = 0 if call["weight_grad"] is None else kept_tokens(call.dims, 2 * plan.height)
         kept = Kept(tokens_kept, block=plan.block_columns, pitch=features) if tokens_kept else Kept(0)
         self._keeps = kept.tokens > 0
-        self._measure = _measured(call, known, kept, _kept_dtype(dtype) if self._keeps else None)
-        self._gradient = _gradient(call, gradient, kept.tokens, parts) if features else None
+        self._losses = Losses(call, "losses", scratch, kept, kept_dtype(call))
+        found = self._losses.vectors
+        self._share = Vectors(call, ("grad",), scratch)
+        self._slopes = None
+        if features or call["bias_grad"] is not None:
+            metas = {**dict.fromkeys(READ), **{name: found.metas[name] for name in MEASURED}}
+            self._slopes = Slopes(call, self._share.metas["grad"], metas, scratch, kept.tokens, parts)
         self._shared = scratch.size
-        self._numbers = (tokens, vocabulary, call["ignore_index"], target.strides[0], int(call["mean"]))
-        signature = (target.dtype, wide, wide, wide, call["loss"].dtype, *(int for _ in self._numbers))
-        self._add = cpu_threads.compile(_add, signature)
+        weights, normalizer = call["token_weight"], call["normalizer"]
+        self._numbers = ShareNumbers(
+            call.dims.BT, call["ignore_index"], int(call["mean"]), int(weights is not None),
+            int(normalizer is not None), target.strides[0], found.stride("losses"),
+            0 if weights is None else weights.strides[0],
+        )  # fmt: skip
+        signature = (target.dtype, *[wide] * 5, *(int for _ in self._numbers))
+        self._reduce = cpu_threads.compile(share_losses, signature)
 
     @property
     def workspace(self) -> int:
         """Bytes: the gradient leaves the largest logits where they are, and takes the place of all other statistics."""
-        behind = self._measure.kept_bytes + self._gradient.workspace if self._gradient else 0
-        return self._shared + max(self._measure.workspace, behind)
+        measure = self._losses.measure
+        behind = measure.kept_bytes + self._slopes.gradient.workspace if self._slopes else 0
+        return self._shared + max(measure.workspace, behind)
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
         given = dict(zip(self._names, (*args, *outs), strict=True))
-        gradients = (given["input_grad"], given["weight_grad"])
-        vectors = {name: piece.view(workspace) for name, piece in self._vectors.items()}
-        matrices = {name: given[name] for name in ("input", "weight")}
-        grad, statistics = vectors.pop("grad"), vectors
         behind = workspace[self._shared :]
         kept = given["weight_grad"] if self._keeps else None
-        self._measure.run(StatisticsOperands(**matrices, target=given["target"], **statistics, kept=kept), behind)
-        predicted = statistics.pop("predicted_logits")
-        summed = (given["target"], statistics["sum_exp_others"], predicted, grad, given["loss"])
-        self._add(1, *(each.data_ptr() for each in summed), *self._numbers)
-        if self._gradient is None:
-            Zeros()(args, gradients, None)
+        found, classes = self._losses(given, workspace, behind, kept)
+        grad = self._share(given, workspace)["grad"]
+        weights, normalizer = (workspace if given[n] is None else given[n] for n in ("token_weight", "normalizer"))
+        reduced = (given["target"], found["losses"], weights, normalizer, given["loss"], grad)
+        self._reduce(1, *(each.data_ptr() for each in reduced), *self._numbers)
+        if self._slopes is None:  # without features there is nothing in them
             return
-        operands = GradientOperands(
-            grad, **matrices, target_mask=None, masked_target=given["target"], **statistics,
-            tops=behind, kept=behind if kept is None else kept,
-        )  # fmt: skip
-        self._gradient.run(operands, gradients, behind[self._measure.kept_bytes :])
+        behind_tops = behind[self._losses.measure.kept_bytes :]
+        self._slopes(
+            given, grad, found, classes, workspace, behind_tops, tops=behind, kept=behind if kept is None else kept
+        )
 
     def describe(self) -> str:
         """In words."""
         kept = "logits kept in the memory of weight_grad" if self._keeps else "logits computed twice"
-        gradient = "no features, so no gradient" if self._gradient is None else self._gradient.describe()
-        return f"{kept}; statistics: {self._measure.describe()}; gradient: {gradient}"
+        gradient = "no features, so no gradient" if self._slopes is None else self._slopes.gradient.describe()
+        return f"{kept}; statistics: {self._losses.measure.describe()}; gradient: {gradient}"
 
 
 class TokenLosses:
     """Phase two of `token_losses`."""
 
     def __init__(self, call: Call) -> None:
-        tokens, target, loss = call.dims.BT, call["target"], call["loss"]
         scratch = Scratch()
         self._names = tuple(call.spec.params)
-        self._predicted = scratch.tensor((tokens,), loss.dtype)
+        self._losses = Losses(call, "loss", scratch, Kept(0), kept_dtype(call))
         self._shared = scratch.size
-        known: dict[str, Value] = {name: call[name] for name in STATISTICS}
-        known["predicted_logits"] = Meta((tokens,), (1,), loss.dtype, call.device)
-        self._measure = _measured(call, known, Kept(0), None)
-        strides = (meta.strides[0] for meta in (target, call["sum_exp_others"], loss))
-        self._numbers = (tokens, call.dims.V, call["ignore_index"], *strides)
-        self._list = cpu_threads.compile(_list, (target.dtype, *[loss.dtype] * 3, *(int for _ in self._numbers)))
 
     @property
     def workspace(self) -> int:
         """Bytes of scratch memory."""
-        return self._shared + self._measure.workspace
+        return self._shared + self._losses.measure.workspace
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
         given = dict(zip(self._names, (*args, *outs), strict=True))
-        predicted = self._predicted.view(workspace)
-        read = {name: given[name] for name in ("input", "weight", "target", *STATISTICS)}
-        self._measure.run(StatisticsOperands(**read, predicted_logits=predicted), workspace[self._shared :])
-        listed = (given["target"], given["sum_exp_others"], predicted, given["loss"])
-        self._list(1, *(each.data_ptr() for each in listed), *self._numbers)
+        self._losses(given, workspace, workspace[self._shared :], None)
 
     def describe(self) -> str:
         """In words."""
-        return f"statistics: {self._measure.describe()}"
+        return f"statistics: {self._losses.measure.describe()}"
 
 
 class TokenGradients:
     """Phase two of `token_gradients`."""
 
     def __init__(self, call: Call) -> None:
-        tokens, target, grad = call.dims.BT, call["target"], call["grad"]
-        wide = torch.promote_types(call["input"].dtype, F32)
         scratch = Scratch()
         self._names = tuple(call.spec.params)
-        self._share_piece = scratch.tensor((tokens,), wide)
-        known: dict[str, Value] = {"grad": Meta((tokens,), (1,), wide, call.device)}
-        known |= {name: call[name] for name in STATISTICS}
-        self._gradient = _gradient(call, _differentiated(call, known), 0, BLOCK_PARTS)
+        self._classes = ClassVectors(call, wide_of(call), scratch)
+        self._slopes = Slopes(call, call["grad"], call, scratch, 0, BLOCK_PARTS)
         self._shared = scratch.size
-        self._numbers = (tokens, call["ignore_index"], target.strides[0], grad.strides[0])
-        self._share = cpu_threads.compile(_share, (target.dtype, grad.dtype, wide, *(int for _ in self._numbers)))
 
     @property
     def workspace(self) -> int:
         """Bytes of scratch memory."""
-        return self._shared + self._gradient.workspace
+        return self._shared + self._slopes.gradient.workspace
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
         given = dict(zip(self._names, (*args, *outs), strict=True))
-        share, behind = self._share_piece.view(workspace), workspace[self._shared :]
-        self._share(1, *(each.data_ptr() for each in (given["target"], given["grad"], share)), *self._numbers)
-        read = {name: given[name] for name in ("input", "weight", *STATISTICS)}
-        operands = GradientOperands(
-            share, **read, target_mask=None, masked_target=given["target"], tops=behind, kept=behind
-        )  # fmt: skip
-        self._gradient.run(operands, outs, behind)
+        behind = workspace[self._shared :]
+        classes = self._classes(given, workspace)
+        self._slopes(given, given["grad"], given, classes, workspace, behind, tops=behind, kept=behind)
 
     def describe(self) -> str:
         """In words."""
-        return f"logits computed again, {self._gradient.describe()}"
+        return f"logits computed again, {self._slopes.gradient.describe()}"
 
 
 def loss_and_gradients(call: Call) -> Launch:
@@ -261,4 +163,5 @@ def token_losses(call: Call) -> Launch:
 
 def token_gradients(call: Call) -> Launch:
     """Phase one; the dtypes are the contract's."""
-    return Zeros() if 0 in call.dims else TokenGradients(call)
+    empty = not call.dims.BT or (not call.dims.H and call["bias_grad"] is None)
+    return Zeros() if empty else TokenGradients(call)

@@ -1,0 +1,99 @@
+"""Losses of tokens on CPUs: the statistics of their logits, and what follows from these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from aclgrad.core.memory import Scratch
+from aclgrad.core.meta import Meta, Value
+from aclgrad.core.spec import F16, F32, U8, Call
+from aclgrad.cpu import threads as cpu_threads
+
+from .. import spec_forward
+from ..spec_training import OF_TOKENS, STATISTICS
+from .options import ClassVectors, RowOptions
+from .statistics import Statistics, StatisticsOperands
+from .statistics_plan import Kept
+from .tokens import FoundStrides, TokenNumbers, find_tokens
+
+Given = Mapping[str, Any]
+"""A call's tensors, or their metadata, by name."""
+
+MEASURED = (*STATISTICS, "predicted_logits")
+ASIDE = (
+    "product_sum",
+    "weighed",
+    "won",
+)  # sums for the entropy and for label smoothing, and whether the own target wins
+
+
+def wide_of(call: Call) -> torch.dtype:
+    """The dtype of sums."""
+    return torch.promote_types(call["input"].dtype, F32)
+
+
+def kept_dtype(call: Call) -> torch.dtype:
+    """What a logit is kept as, in the memory of an element of weight_grad."""
+    dtype: torch.dtype = call["input"].dtype
+    return F16 if dtype.itemsize == F16.itemsize else dtype
+
+
+class Vectors:
+    """Numbers of every token [BT], by name: in an argument or output where the call has it, else in the workspace."""
+
+    def __init__(self, call: Call, names: Sequence[str], scratch: Scratch) -> None:
+        tokens, wide = (call.dims.BT,), wide_of(call)
+        dtypes = {name: U8 if name in ("won", "correct") else wide for name in names}
+        self._pieces = {name: scratch.tensor(tokens, dtypes[name]) for name in names if call[name] is None}
+        self.metas = {
+            name: Meta(tokens, (1,), dtypes[name], call.device) if name in self._pieces else call[name]
+            for name in names
+        }  # fmt: skip
+
+    def __call__(self, given: Given, workspace: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The vectors."""
+        return {
+            name: self._pieces[name].view(workspace) if name in self._pieces else given[name] for name in self.metas
+        }
+
+    def stride(self, name: str) -> int:
+        """Elements from a token's number to the next."""
+        return self.metas[name].strides[0]
+
+
+class Losses:
+    """Statistics of every token, its loss, and what was asked for beside it."""
+
+    def __init__(self, call: Call, loss: str, scratch: Scratch, kept: Kept, kept_as: torch.dtype) -> None:
+        """`loss` is the name of the output for losses of tokens."""
+        wide, target = wide_of(call), call["target"]
+        self._loss = loss
+        self.vectors = Vectors(call, (*MEASURED, *ASIDE, loss, *OF_TOKENS, "correct"), scratch)
+        self.classes = ClassVectors(call, wide, scratch)
+        whole: dict[str, Value] = {"vocab_start_index": 0, "vocab_end_index": call.dims.V}
+        values = {**whole, **self.vectors.metas, **{name: call[name] for name in ("input", "weight", "target")}}
+        measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)
+        self.measure = Statistics(measured, kept, kept_as, RowOptions.of(call))
+        strides = (self.vectors.stride(name) for name in (*MEASURED, loss, *OF_TOKENS, "correct"))
+        self._numbers = (*TokenNumbers.of(call), *FoundStrides(target.strides[0], *strides))
+        signature = (target.dtype, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, self._numbers))
+        self._find = cpu_threads.compile(find_tokens, signature)
+
+    def __call__(
+        self, given: Given, workspace: torch.Tensor, behind: torch.Tensor, kept: torch.Tensor | None
+    ) -> tuple[dict[str, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+        """(the vectors, bias and class weights); the statistics work in the memory of `behind`."""
+        found, classes = self.vectors(given, workspace), self.classes(given, workspace)
+        matrices = {name: given[name] for name in ("input", "weight", "target")}
+        statistics = {name: found[name] for name in (*MEASURED, *ASIDE)}
+        operands = StatisticsOperands(
+            **matrices, **statistics, bias=classes[0], classes=classes[1], kept=behind if kept is None else kept
+        )
+        self.measure.run(operands, behind)
+        results = (found[name] for name in (self._loss, *OF_TOKENS, "correct"))
+        tensors = (given["target"], *statistics.values(), classes[1], *results)
+        self._find(1, *(each.data_ptr() for each in tensors), *self._numbers)
+        return found, classes

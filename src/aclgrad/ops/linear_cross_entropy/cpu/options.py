@@ -1,0 +1,94 @@
+"""Options of the loss on CPUs: what becomes of a row of sums before its statistics are taken, and of their gradient.
+
+A call that has any option pays for all that work on rows: a bias of zeros and class weights of ones stand for absent
+ones. What costs more, the softcap and the sums of statistics that nobody asked for, is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from aclgrad.core.memory import Piece, Scratch
+from aclgrad.core.spec import Call
+from aclgrad.cpu.compiler import jit
+from aclgrad.cpu.lanes import cast
+from aclgrad.cpu.vecmath import exp, tanh
+
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+class RowOptions(NamedTuple):
+    """What the kernels that see logits need to know."""
+
+    on: bool = False  # whether any other differs from its default
+    smooths: bool = False  # the logits are summed up, too
+    finds: bool = False  # the entropy is wanted, and whether the own target wins
+    softcap: float = 0.0
+    logit_scale: float = 1.0
+
+    @classmethod
+    def of(cls, call: Call) -> RowOptions:
+        """Those of a call for training."""
+        smooths, finds = call["label_smoothing"] > 0, bool(call["wants_statistics"])
+        bends = call["bias"] is not None or call["softcap"] != 0 or call["logit_scale"] != 1
+        on = bends or smooths or finds or call["entropy_grad"] is not None
+        return cls(on, smooths, finds, call["softcap"], call["logit_scale"])
+
+
+@jit
+def bend(row: Any, bias: Any, count: int, softcap: float, logit_scale: float) -> None:
+    """Sums of a row → logits: bias, scale, softcap."""
+    scale = cast(logit_scale, row)
+    if softcap == 0.0:
+        for j in range(count):
+            row[j] = (row[j] + bias[j]) * scale
+    else:
+        cap, inner = cast(softcap, row), cast(logit_scale / softcap, row)
+        for j in range(count):
+            row[j] = cap * tanh((row[j] + bias[j]) * inner)
+
+
+@jit
+def slopes(
+    p: Any, logits: Any, columns: int, shift: Any, top: Any, sum_exp: Any, alpha: Any, beta: Any, delta: Any,
+    classes: Any, softcap: float, logit_scale: float,
+) -> None:  # fmt: skip
+    """One row of ((α + β·(z − top))·p − δ·c)·∂z/∂sum, for logits z − top = logit − shift."""
+    scale, nothing, one = cast(logit_scale, sum_exp), cast(ZERO, sum_exp), cast(ONE, sum_exp)
+    if softcap == 0.0:
+        for j in range(columns):
+            left = logits[j] - shift
+            e = exp(left) / sum_exp
+            bent = beta * left if e > nothing else nothing
+            p[j] = ((alpha + bent) * e - delta * classes[j]) * scale
+    else:
+        inner = one / cast(softcap, sum_exp)
+        for j in range(columns):
+            left = logits[j] - shift
+            e = exp(left) / sum_exp
+            share = (left + top) * inner
+            p[j] = ((alpha + beta * left) * e - delta * classes[j]) * (scale * (one - share * share))
+
+
+class ClassVectors:
+    """`bias` and `class_weight` [V] in the workspace, gapless, zeros and ones where they are absent."""
+
+    def __init__(self, call: Call, wide: torch.dtype, scratch: Scratch) -> None:
+        self._pieces: dict[str, Piece] = {}
+        if RowOptions.of(call).on or call["class_weight"] is not None:
+            self._pieces = {name: scratch.tensor((call.dims.V,), wide) for name in ("bias", "class_weight")}
+
+    def __call__(self, given: dict[str, Any], workspace: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(bias, class weights); any memory where nobody reads them."""
+        if not self._pieces:
+            return workspace, workspace
+        bias, classes = (piece.view(workspace) for piece in self._pieces.values())
+        for vector, name, absent in ((bias, "bias", 0.0), (classes, "class_weight", 1.0)):
+            if given[name] is None:
+                vector.fill_(absent)
+            else:
+                vector.copy_(given[name])
+        return bias, classes

@@ -1,0 +1,72 @@
+"""Gradients of the matrices and of the bias on CPUs, from gradients of what was found of every token."""
+
+from __future__ import annotations
+
+import torch
+
+from aclgrad.core.memory import Scratch
+from aclgrad.core.meta import Meta
+from aclgrad.core.spec import Call
+from aclgrad.cpu import threads as cpu_threads
+
+from .. import spec
+from .gradient import Gradient, GradientOperands
+from .losses import MEASURED, Given, Vectors, kept_dtype, wide_of
+from .options import RowOptions
+from .tokens import SlopeNumbers, TokenNumbers, weigh_tokens
+
+SLOPES = ("alpha", "beta", "delta", "own_slope")
+UPSTREAM = ("logprob_grad", "entropy_grad", "lse_grad")
+READ = (*UPSTREAM, *MEASURED, "entropy")
+"""What the slopes of a token are made of, beside the gradient of its loss."""
+
+
+class Slopes:
+    """The gradients of the matrices and the bias, for gradients of what was found of the tokens."""
+
+    def __init__(self, call: Call, grad: Meta, statistics: Given, scratch: Scratch, kept: int, parts: int) -> None:
+        """`kept` tokens have their logits in the memory of weight_grad; `statistics` are metadata by name."""
+        wide, target, options = wide_of(call), call["target"], RowOptions.of(call)
+        self.vectors = Vectors(call, SLOPES, scratch)
+        self._absent = [name for name in READ if statistics[name] is None]
+        flags = [int(name not in self._absent) for name in (*UPSTREAM, "predicted_logits")]
+        strides = [
+            0 if meta is None else meta.strides[0]
+            for meta in (target, grad, *(statistics[name] for name in READ))
+        ]  # fmt: skip
+        self._numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
+        self._weigh = cpu_threads.compile(
+            weigh_tokens, (target.dtype, *[wide] * 14, *map(type, self._numbers))
+        )  # fmt: skip
+        types = GradientOperands(
+            grad=wide, input=call["input"].dtype, weight=call["input"].dtype, target_mask=None,
+            masked_target=target.dtype, logits_max=wide, sum_exp_logits=wide, tops=wide, kept=kept_dtype(call),
+            own_slope=wide, beta=wide, delta=wide, bias=wide, classes=wide, bias_grad=wide,
+        )  # fmt: skip
+        self.gradient = Gradient(differentiated(call, statistics), types, kept, parts, options)
+
+    def __call__(
+        self, given: Given, grad: torch.Tensor, statistics: Given, classes: tuple[torch.Tensor, torch.Tensor],
+        workspace: torch.Tensor, behind: torch.Tensor, *, tops: torch.Tensor, kept: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Compute into the outputs; the gradient works in the memory of `behind`."""
+        alpha, beta, delta, own_slope = self.vectors(given, workspace).values()
+        read = [workspace if name in self._absent else statistics[name] for name in READ]
+        weighed = (given["target"], grad, *read, classes[1], alpha, beta, delta, own_slope)
+        self._weigh(1, *(each.data_ptr() for each in weighed), *self._numbers)
+        bias_grad = given["bias_grad"]
+        operands = GradientOperands(
+            alpha, given["input"], given["weight"], None, given["target"], statistics["logits_max"],
+            statistics["sum_exp_logits"], tops=tops, kept=kept, own_slope=own_slope, beta=beta, delta=delta,
+            bias=classes[0], classes=classes[1], bias_grad=workspace if bias_grad is None else bias_grad,
+        )  # fmt: skip
+        self.gradient.run(operands, (given["input_grad"], given["weight_grad"]), behind)
+
+
+def differentiated(call: Call, statistics: Given) -> Call:
+    """The call of the gradient operator: targets are rows of the weight, or none."""
+    values = {name: call[name] for name in ("input", "weight", "input_grad", "weight_grad", "bias_grad")}
+    of_tokens = {name: statistics[name] for name in ("logits_max", "sum_exp_logits")}
+    alpha = Meta((call.dims.BT,), (1,), wide_of(call), call.device)
+    values |= {"masked_target": call["target"], "target_mask": None, "softmax": None, "grad": alpha, **of_tokens}
+    return Call(spec.linear_cross_entropy_backward.spec, values, strict=False)

@@ -1,0 +1,98 @@
+"""Sums and maxima of a row of logits, `LANES` columns side by side, in one order on every machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclgrad.cpu.compiler import jit
+from aclgrad.cpu.lanes import cast
+from aclgrad.cpu.vecmath import exp
+
+from .choose import LANES
+
+NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
+
+
+@jit
+def larger(value: Any, top: Any) -> Any:
+    """The larger one, NaN if either is."""
+    return value if (value > top) | (value != value) else top
+
+
+@jit
+def largest(lanes: Any, values: Any, count: int) -> Any:
+    """The largest of whole lanes of values."""
+    for lane in range(LANES):
+        lanes[lane] = values[lane]
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            lanes[lane] = larger(values[column + lane], lanes[lane])
+    top = lanes[0]
+    for lane in range(1, LANES):
+        top = larger(lanes[lane], top)
+    return top
+
+
+@jit
+def _total(lanes: Any) -> Any:
+    total = lanes[0]
+    for lane in range(1, LANES):
+        total += lanes[lane]
+    return total
+
+
+@jit
+def sum_of_exponentials(lanes: Any, values: Any, count: int, shift: Any) -> Any:
+    """Σ exp(value − shift) of whole lanes."""
+    for lane in range(LANES):
+        lanes[lane] = exp(values[lane] - shift)
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            lanes[lane] += exp(values[column + lane] - shift)
+    return _total(lanes)
+
+
+@jit
+def _product(left: Any) -> Any:
+    """exp(left) · left, which is 0 for -Inf."""
+    e = exp(left)
+    return e * left if e > ZERO else e
+
+
+@jit
+def sum_of_products(lanes: Any, values: Any, count: int, shift: Any) -> Any:
+    """Σ exp(value − shift) · (value − shift) of whole lanes."""
+    for lane in range(LANES):
+        lanes[lane] = _product(values[lane] - shift)
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            lanes[lane] += _product(values[column + lane] - shift)
+    return _total(lanes)
+
+
+@jit
+def weighed_sum(lanes: Any, values: Any, weights: Any, count: int, shift: Any) -> Any:
+    """Σ weight · (value − shift) of `count` values."""
+    for lane in range(LANES):
+        lanes[lane] = cast(ZERO, shift)
+    whole = count // LANES * LANES
+    for column in range(0, whole, LANES):
+        for lane in range(LANES):
+            lanes[lane] += weights[column + lane] * (values[column + lane] - shift)
+    for column in range(whole, count):
+        lanes[column - whole] += weights[column] * (values[column] - shift)
+    return _total(lanes)
+
+
+@jit
+def wins(values: Any, own: int, count: int) -> bool:
+    """Whether the own value is the first of the largest."""
+    mine = values[own]
+    beaten = 0
+    for column in range(own):
+        beaten |= not values[column] < mine
+    for column in range(own + 1, count):
+        beaten |= not values[column] <= mine
+    return beaten == 0
