@@ -75,6 +75,8 @@ def _exchanged(
 
 
 def _require_supported(twin: Any, module: nn.Module) -> None:
-    """Raise if the twin lacks an option that the module was made with."""
+    """Raise if the twin, ours or torch's, lacks an option that the module was made with."""
     if hasattr(twin, "require_supported"):
         twin.require_supported(module)
+    if hasattr(module, "require_torch"):
+        module.require_torch()

@@ -1,12 +1,13 @@
-"""Linear cross entropy as a differentiable function of its input and weight.
+"""Linear cross entropy as a differentiable function of its matrices, its bias and the weights of its tokens.
 
 A scalar loss brings its gradients along; what arrives from above scales them, in place since they are as large as the
-weight. Losses of single tokens are differentiated by an operator that computes the logits once more.
+weight. Losses of single tokens, log-probabilities, entropies and lse are differentiated by an operator that computes
+the logits once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,58 +15,127 @@ from torch import Tensor
 
 from ...core.autograd import Gradient, final
 from ...core.dispatch import is_plain
+from .spec_training import OF_TOKENS, STATISTICS, counts, losses, together
 
 ONCE = "the gradient of linear_cross_entropy cannot be differentiated again; cross_entropy(linear(…)) can"
 
+MATRICES = ("input", "weight", "bias")
+OPTIONS = ("bias", "class_weight", "label_smoothing", "softcap", "logit_scale", "z_loss")
+RECORDED = (*STATISTICS, "predicted_logits", "entropy")
 
-def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    x, weight, target, *ctx.attributes = inputs
-    _, *ctx.gradients = output
-    ctx.save_for_backward(x, weight, target)
-    ctx.mark_non_differentiable(*ctx.gradients)
+
+def _keep(ctx: Any, names: Sequence[str], inputs: Sequence[Any], found: Mapping[str, Tensor]) -> None:
+    """The arguments by name, and what was found of the tokens."""
+    ctx.names = names
+    ctx.given = dict(zip(names, inputs, strict=True))
+    tensors = {name: value for name, value in ctx.given.items() if isinstance(value, Tensor)}
+    tensors |= {name: found[name] for name in (*RECORDED, "losses", "loss") if name in found}
+    for name in tensors:
+        ctx.given[name] = None
+    ctx.saved = tuple(tensors)
+    ctx.save_for_backward(*tensors.values())
+    ctx.mark_non_differentiable(*(value for name, value in found.items() if name not in ("loss", *OF_TOKENS)))
     ctx.set_materialize_grads(False)  # zeros for the gradients' own gradients would be as large as they are
 
 
-def _loss(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
-    nothing = [None] * (1 + len(ctx.attributes))
-    if grad is None:
-        return None, None, *nothing
+def _given(ctx: Any) -> dict[str, Any]:
+    return {**ctx.given, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
+
+
+def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
+    found = dict(zip(together.spec.out_names, output, strict=True))
+    _keep(ctx, [argument.name for argument in together.spec.args], inputs, found)
+    ctx.gradients = [found[f"{name}_grad"] for name in MATRICES]
+
+
+def _loss(ctx: Any, *upstream: Tensor | None) -> Any:
+    of = dict(zip(together.spec.out_names, upstream, strict=True))
+    needs = dict(zip(ctx.names, ctx.needs_input_grad, strict=True))
+    grad, of_tokens = of["loss"], [of[name] for name in OF_TOKENS]
+    if grad is None and not any(g is not None for g in of_tokens):
+        return (None,) * len(ctx.names)
+    given, result = _given(ctx), dict.fromkeys(ctx.names)
+    wants = [needs[name] for name in MATRICES]
+    if any(g is not None for g in of_tokens):
+        share = torch.zeros_like(given["logits_max"]) if grad is None else _share(given) * grad
+        gradients: Sequence[Tensor | None] = _gradients(given, share, of_tokens, wants)
+    else:
+        gradients = _scaled_gradients(ctx, given, grad, wants)
+    sources = [given[name] for name in MATRICES if given[name] is not None]
+    result |= dict(zip(MATRICES, final(ONCE, gradients, *sources, *([] if grad is None else [grad])), strict=True))
+    if grad is not None and needs["token_weight"]:
+        result["token_weight"] = given["losses"] * grad / _normalizer(given)
+    if grad is not None and needs["normalizer"]:
+        result["normalizer"] = -grad * given["loss"] / given["normalizer"]
+    return tuple(result[name] for name in ctx.names)
+
+
+def _scaled_gradients(ctx: Any, given: dict[str, Any], grad: Any, wants: Sequence[bool]) -> list[Tensor | None]:
+    """Those that came with the loss."""
     gradients, ctx.gradients = ctx.gradients, None
-    attributes, made = ctx.attributes[:-2], ctx.attributes[-2:]
-    wants = ctx.needs_input_grad[:2]
+    made = [given[f"wants_{name}_grad"] for name in MATRICES]
     used_up = gradients is None  # by an earlier backward pass over a graph that was kept
     if used_up or any(want and not there for want, there in zip(wants, made, strict=True)):  # as a graph recorded it
-        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*ctx.saved_tensors, *attributes, *wants)
-    scaled = [_scaled(gradient, grad) if want else None for gradient, want in zip(gradients, wants, strict=True)]
-    return *final(ONCE, scaled, *ctx.saved_tensors[:2], grad), *nothing
+        again = {**given, **{f"wants_{name}_grad": want for name, want in zip(MATRICES, wants, strict=True)}}
+        again["wants_statistics"] = False
+        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*(again[name] for name in ctx.names))[:4]
+    return [_scaled(gradient, grad) if want else None for gradient, want in zip(gradients, wants, strict=True)]
 
 
 @torch.no_grad()
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
-    if not is_plain(factor, gradient):
+    if gradient.dim() < 2 or not is_plain(factor, gradient):
         return (gradient.to(factor.dtype) * factor).to(gradient.dtype)  # as `scale_` rounds
     torch.ops.aclgrad.scale_(gradient, factor)
     return gradient
 
 
+def _normalizer(given: Mapping[str, Any]) -> Any:
+    """What the sum of all losses is divided by."""
+    if given["normalizer"] is not None:
+        return given["normalizer"]
+    return counts(given["target"], given["ignore_index"]).sum() if given["mean"] else 1
+
+
+def _share(given: Mapping[str, Any]) -> Tensor:
+    """What each token's loss counts in the loss of all."""
+    weights = given["token_weight"]
+    return (torch.ones_like(given["logits_max"]) if weights is None else weights) / _normalizer(given)
+
+
+def _gradients(
+    given: Mapping[str, Any], grad: Tensor, of_tokens: Sequence[Tensor | None], wants: Sequence[bool]
+) -> Sequence[Tensor | None]:
+    """Gradients of the matrices and the bias, for those of every token's loss and of what was asked for beside it."""
+    read = [given[name] for name in (*MATRICES[:2], "target", "ignore_index", *STATISTICS)]
+    options = [given[name] for name in OPTIONS]
+    asked = given["wants_statistics"]
+    predicted = given["predicted_logits"] if asked or given["softcap"] else None
+    beside = (predicted, given["entropy"] if asked else None)
+    found = torch.ops.aclgrad.token_gradients(grad, *read, *wants[:2], *options, *beside, *of_tokens, wants[2])
+    return [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
+
+
 def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
-    x, weight, target, ctx.ignored = inputs
-    _, *statistics = output
-    ctx.save_for_backward(x, weight, target, *statistics)
-    ctx.mark_non_differentiable(*statistics)
-    ctx.set_materialize_grads(False)
+    found = dict(zip(losses.spec.out_names, output, strict=True))
+    _keep(
+        ctx, [argument.name for argument in losses.spec.args], inputs, {k: v for k, v in found.items() if k != "loss"}
+    )
 
 
-def _token_losses(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
-    if grad is None:
-        return (None,) * 4
-    x, weight, target, *statistics = ctx.saved_tensors
-    wants = ctx.needs_input_grad[:2]
-    arguments = (grad, x, weight, target, ctx.ignored, *statistics)
-    found = torch.ops.aclgrad.token_gradients(*arguments, *wants)
-    wanted = [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
-    return *final(ONCE, wanted, x, weight, grad), None, None
+def _token_losses(ctx: Any, *upstream: Tensor | None) -> Any:
+    of = dict(zip(losses.spec.out_names, upstream, strict=True))
+    grad, of_tokens = of["loss"], [of[name] for name in OF_TOKENS]
+    if grad is None and not any(g is not None for g in of_tokens):
+        return (None,) * len(ctx.names)
+    given, result = _given(ctx), dict.fromkeys(ctx.names)
+    needs = dict(zip(ctx.names, ctx.needs_input_grad, strict=True))
+    of_loss = torch.zeros_like(given["logits_max"]) if grad is None else grad
+    found = _gradients(given, of_loss, of_tokens, [needs[name] for name in MATRICES])
+    sources = [given[name] for name in MATRICES if given[name] is not None]
+    result |= dict(zip(MATRICES, final(ONCE, found, *sources, of_loss), strict=True))
+    return tuple(result[name] for name in ctx.names)
 
 
 GRADIENTS = {

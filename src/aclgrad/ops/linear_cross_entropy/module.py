@@ -8,87 +8,150 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core.binding import require_strided
-from ...core.errors import InvalidArgument, Unsupported
-from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import require_dtype, require_int, require_shape, require_tensor
-from .training import IGNORE_INDEX, REDUCTIONS, reduced
+from ...core.errors import Unsupported
+from .._shared.modules import require_shape
+from . import written_out
+from .arguments import Arguments, TokenStats, checked, require_options
+from .spec_training import counts
 
-__all__ = ["LinearCrossEntropyLoss", "linear_cross_entropy"]
+__all__ = ["LinearCrossEntropyLoss", "TokenStats", "linear_cross_entropy"]
 
 
 def linear_cross_entropy(
     input: Tensor,
-    weight: Tensor,
+    linear_weight: Tensor,
     target: Tensor,
     *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
     reduction: str = "mean",
     ignore_index: int | None = None,
-) -> Tensor:
-    """`cross_entropy(linear(input, weight), target)` without a matrix of all logits; differentiable.
+    label_smoothing: float = 0.0,
+    softcap: float | None = None,
+    logit_scale: float = 1.0,
+    z_loss: float = 0.0,
+    token_weight: Tensor | None = None,
+    normalizer: float | Tensor | None = None,
+    return_stats: bool = False,
+    options: Any = None,  # noqa: ARG001
+) -> Any:
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target)` without a matrix of all logits.
 
-    Shapes: `input` [..., H], `weight` [V, H], `target` [...] int64 or int32, class indices. The loss is a scalar, or
-    [...] with `reduction="none"`, in float32 (float64 for float64). Tokens whose target is `ignore_index` (-100 if
-    absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, an eighth of the logits on a CPU.
+    Shapes: `input` [..., H], `linear_weight` [C, H], `target` [...] int64 or int32, class indices. The loss is a
+    scalar, or [...] with `reduction="none"`, in float32 (float64 for float64). Tokens whose target is `ignore_index`
+    (-100 if absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, an eighth of the logits on a
+    CPU. The arguments up to `label_smoothing` mean what they mean to torch.
+
+    linear_bias: [C], added to the logits.
+    weight: [C], what each class counts; `reduction="mean"` divides by the sum of the targets' weights.
+    label_smoothing: the part of the target that all classes share.
+    logit_scale: multiplies logits and bias; an inverse temperature.
+    softcap: logits are softcap · tanh(logit / softcap), after the scale.
+    z_loss: adds z_loss · lse² to every token's loss; lse is log Σ exp(logit).
+    token_weight: [...], multiplies the loss of each token; differentiable.
+    normalizer: a number, or a tensor [], that "mean" divides by instead of the number of tokens.
+    return_stats: returns (loss, TokenStats): log-probabilities of the targets, entropies and lse, each differentiable,
+        and whether the target is the most likely class.
+    options: torch's own way of chunking; here nothing is chosen.
+
+    Probabilities for a target, and a weight of more than two dimensions, are left to torch's operations, with a
+    warning.
 
     >>> import torch, aclgrad.nn
     >>> x, w = torch.ones(3, 4), torch.zeros(8, 4)
     >>> aclgrad.nn.linear_cross_entropy(x, w, torch.tensor([1, 7, -100]))
     tensor(2.0794)
+    >>> loss, stats = aclgrad.nn.linear_cross_entropy(x, w, torch.tensor([0, 7, -100]), return_stats=True)
+    >>> stats.entropy, stats.correct
+    (tensor([2.0794, 2.0794, 2.0794]), tensor([ True, False, False]))
     """
-    if reduction not in REDUCTIONS:
-        raise InvalidArgument(f"reduction is {reduction!r}, expected one of {', '.join(REDUCTIONS)}", "reduction")
-    require_shape("weight", weight, (None, None), "[V, H]")
-    require_tensor("input", input)
-    leading = input.shape[:-1]
-    require_shape("input", input, (*leading, weight.shape[1]), "[..., H]")
-    require_tensor("target", target)
-    if target.is_floating_point():
-        raise Unsupported("target holds probabilities, expected class indices", "target")
-    require_shape("target", target, leading, "[...], a class index for every row of input")
-    for name, tensor in (("input", input), ("weight", weight), ("target", target)):
-        require_strided(name, tensor)
-    if target.dtype == torch.uint8:  # as torch takes them
-        target = target.long()
-    ignored = IGNORE_INDEX if ignore_index is None else require_int("ignore_index", ignore_index)
-    lower = autocast_dtype(input)
-    if lower is None:
-        require_dtype("input", input, weight.dtype, "weight")
-    input, weight = lowered(lower, input, weight)  # noqa: A001
-    rows, targets = input.reshape(math.prod(leading), weight.shape[1]), target.reshape(-1)
-    if _together(reduction, rows, weight):
-        loss, _, _ = torch.ops.aclgrad.loss_and_gradients(
-            rows.contiguous(), weight.contiguous(), targets, ignored, reduction == "mean",
-            rows.requires_grad, weight.requires_grad,
-        )  # fmt: skip
-        return loss  # type: ignore[no-any-return]
-    losses, *_ = torch.ops.aclgrad.token_losses(rows, weight, targets, ignored)
-    result = reduced(losses, targets, ignored, reduction)
-    return result.view(target.shape) if reduction == "none" else result
+    given = checked(
+        input, linear_weight, target, linear_bias=linear_bias, weight=weight, reduction=reduction,
+        ignore_index=ignore_index, label_smoothing=label_smoothing, softcap=softcap, logit_scale=logit_scale,
+        z_loss=z_loss, token_weight=token_weight, normalizer=normalizer, return_stats=return_stats,
+    )  # fmt: skip
+    if given.reason:
+        written_out.warn(given.reason)
+        return _by_torch(given)
+    return _with_gradients(given) if _together(given) else _token_by_token(given)
 
 
-def _together(reduction: str, input: Tensor, weight: Tensor) -> bool:
+def _together(given: Arguments) -> bool:
     """Whether the gradients are computed with the loss, by three products in all instead of four.
 
     They are linear in the gradient of a scalar loss. float16 is too narrow for gradients that are not scaled yet.
     """
-    wanted = torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad)
-    return wanted and reduction != "none" and input.dtype != torch.float16
+    wanted = any(t is not None and t.requires_grad for t in (given.input, given.weight, given.bias))
+    return torch.is_grad_enabled() and wanted and given.reduction != "none" and given.input.dtype != torch.float16
+
+
+def _with_gradients(given: Arguments) -> Any:
+    bias, mean = given.bias, given.reduction == "mean"
+    loss, _, _, _, _, _, _, _, _, *stats = torch.ops.aclgrad.loss_and_gradients(
+        given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
+        given.input.requires_grad, given.weight.requires_grad, *given.options, given.token_weight,
+        _normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
+        bias is not None and bias.requires_grad, given.return_stats,
+    )  # fmt: skip
+    return given.with_stats(loss, stats)
+
+
+def _token_by_token(given: Arguments) -> Any:
+    losses, _, _, _, _, *stats = torch.ops.aclgrad.token_losses(
+        given.input, given.weight, given.target, given.ignore_index, *given.options, given.return_stats
+    )
+    return given.with_stats(_reduced(losses, given), stats)
+
+
+def _by_torch(given: Arguments) -> Any:
+    """All logits at once."""
+    bias, classes, smoothing, softcap, scale, z_loss = given.options
+    z = written_out.logits_of(given.input, given.weight, bias, softcap, scale)
+    losses = written_out.losses_of(z, given.target, given.ignore_index, classes, smoothing, z_loss)
+    return given.with_stats(_reduced(losses, given), [])
+
+
+def _reduced(losses: Tensor, given: Arguments) -> Tensor:
+    """Losses of all tokens as the reduction wants them."""
+    if given.token_weight is not None:
+        losses = losses * given.token_weight
+    if given.reduction == "none":
+        return losses
+    return losses.sum() / _normalizer(given) if given.reduction == "mean" else losses.sum()
+
+
+def _normalizer(given: Arguments) -> Tensor:
+    """What the mean divides by: the number of tokens that count, or the sum of their targets' weights."""
+    if given.normalizer is not None:
+        return given.normalizer
+    if given.target.is_floating_point():
+        number = math.prod(given.target.shape[:-1])
+        return torch.full((), number, dtype=given.wide, device=given.input.device)
+    counted = counts(given.target, given.ignore_index)
+    if given.classes is None:
+        return counted.sum().to(given.wide)
+    rows = given.target.long().clamp(0, given.classes.shape[0] - 1)
+    return torch.where(counted, given.classes[rows], 0.0).sum()
 
 
 class LinearCrossEntropyLoss(nn.Module):
     """`torch.nn.LinearCrossEntropyLoss` by this package's kernels: same arguments, parameters and state_dict.
 
     A language model's head and its loss in one: `linear.weight` is [num_classes, in_features]. Shapes: `input`
-    [..., in_features], `target` [...] of class indices; see `linear_cross_entropy`. Refused: bias, class weights, label
-    smoothing, classes of several dimensions, probabilities for a target. `options` choose torch's own way of chunking;
-    here nothing is chosen.
+    [..., in_features], `target` [...] of class indices. `softcap`, `logit_scale`, `z_loss`, `return_stats`, and the
+    `token_weight` and `normalizer` of a call are those of `linear_cross_entropy`, which has all options.
 
     >>> import torch, aclgrad.nn
-    >>> head = aclgrad.nn.LinearCrossEntropyLoss(4, 10)
+    >>> head = aclgrad.nn.LinearCrossEntropyLoss(4, 10, bias=True, softcap=30.0)
     >>> head(torch.randn(2, 5, 4), torch.randint(10, (2, 5))).shape
     torch.Size([])
     """
+
+    # What a module that was torch's does not have.
+    softcap: float | None = None
+    logit_scale: float = 1.0
+    z_loss: float = 0.0
+    return_stats: bool = False
 
     def __init__(
         self,
@@ -104,39 +167,53 @@ class LinearCrossEntropyLoss(nn.Module):
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
         options: Any = None,
+        softcap: float | None = None,
+        logit_scale: float = 1.0,
+        z_loss: float = 0.0,
+        return_stats: bool = False,
     ) -> None:
         super().__init__()
-        if reduction not in REDUCTIONS:
-            raise InvalidArgument(f"reduction is {reduction!r}, expected one of {', '.join(REDUCTIONS)}", "reduction")
         self.register_buffer("weight", weight)
-        self.linear = nn.Linear(in_features, num_classes, bias=bias, device=device, dtype=dtype)
+        rows = math.prod(out_features, start=num_classes)
+        self.linear = nn.Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
         self.num_classes, self.out_features, self.options = num_classes, out_features, options
         self.reduction, self.ignore_index, self.label_smoothing = reduction, ignore_index, label_smoothing
-        self.require_supported(self)
+        self.softcap, self.logit_scale, self.z_loss, self.return_stats = softcap, logit_scale, z_loss, return_stats
+        require_options(num_classes, **self._options())
 
-    @staticmethod
-    def require_supported(module: Any) -> None:
-        """Raise if the operator lacks an option of the module."""
-        refused = {
-            "out_features": (tuple(module.out_features), ()),
-            "bias": (module.linear.bias is not None, False),
-            "weight": (None if module.weight is None else "a tensor", None),
-            "label_smoothing": (module.label_smoothing, 0.0),
-        }
-        for name, (found, expected) in refused.items():
-            if found != expected:
-                raise Unsupported(f"{name} is {found}, expected {expected}: the operator has no such option", name)
+    def _options(self) -> dict[str, Any]:
+        """Those that can be set, and the tensors replaced, at any time."""
+        names = ("weight", "reduction", "ignore_index", "label_smoothing", "softcap", "logit_scale", "z_loss")
+        return {name: getattr(self, name) for name in (*names, "return_stats")}
+
+    def require_torch(self) -> None:
+        """Raise if torch's own module lacks an option that this one was made with."""
+        for name, default in (("softcap", None), ("logit_scale", 1.0), ("z_loss", 0.0), ("return_stats", False)):
+            if getattr(self, name) != default:
+                raise Unsupported(f"{name} is {getattr(self, name)}, which torch's module does not have", name)
 
     def extra_repr(self) -> str:
         """The options."""
         names = ("num_classes", "out_features", "bias", "reduction", "ignore_index", "label_smoothing", "options")
         options = {name: getattr(self, name) for name in names if name != "bias"}
         options |= {"in_features": self.linear.in_features, "bias": self.linear.bias is not None}
-        return ", ".join(f"{name}={options[name]}" for name in ("in_features", *names))
+        own = ("softcap", "logit_scale", "z_loss", "return_stats")
+        shown = [f"{name}={options[name]}" for name in ("in_features", *names)]
+        return ", ".join([*shown, *(f"{name}={vars(self)[name]}" for name in own if vars(self).get(name))])
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss of the classes that `input` predicts."""
-        self.require_supported(self)  # options can be set, and the layer replaced, at any time
-        weight, sizes = self.linear.weight, (self.num_classes, self.linear.in_features)
-        require_shape("linear.weight", weight, sizes, "[num_classes, linear.in_features]")
-        return linear_cross_entropy(input, weight, target, reduction=self.reduction, ignore_index=self.ignore_index)
+    def forward(
+        self,
+        input: Tensor,
+        target: Tensor,
+        token_weight: Tensor | None = None,
+        normalizer: float | Tensor | None = None,
+    ) -> Any:
+        """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
+        sizes, bias = (self.num_classes, *self.out_features), self.linear.bias
+        rows = math.prod(sizes)
+        require_shape("linear.weight", self.linear.weight, (rows, self.linear.in_features), "[classes, in_features]")
+        return linear_cross_entropy(
+            input, self.linear.weight.view(*sizes, -1) if self.out_features else self.linear.weight, target,
+            linear_bias=bias if bias is None or not self.out_features else bias.view(sizes),
+            token_weight=token_weight, normalizer=normalizer, **self._options(),
+        )  # fmt: skip
