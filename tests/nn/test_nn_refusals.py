@@ -1,5 +1,6 @@
 """What bad input gets: a typed error that names the argument, what was found and what was expected."""
 
+import math
 import re
 
 import numpy as np
@@ -85,8 +86,8 @@ CASES = {
     "head: rank of target": (head, (zeros(5, 3), indices(5, 1)), "target", "[5, 1], expected [5]"),
     "head: target too large": (head, (zeros(2, 3), torch.tensor([0, 9])), "target", "target[1] is 9, expected 0 to 8"),
     "head: negative target": (head, (zeros(2, 3), torch.tensor([-1, 0])), "target", "target[0] is -1, expected 0 to 8"),
-    "head: dtype": (head, (zeros(2, 3).double(), indices(2)), "input", "float64, expected float32 like weight"),
-    "head: probabilities": (head, (zeros(2, 3), zeros(2)), "target", "probabilities, expected class indices"),
+    "head: dtype": (head, (zeros(2, 3).double(), indices(2)), "input", "float64, expected float32 like linear_weight"),
+    "head: probabilities": (head, (zeros(2, 3), zeros(2)), "target", "[2], expected [2, 9] = [..., C]"),
     "head: type of target": (head, (zeros(2, 3), [1, 2]), "target", "list, expected a tensor"),
     "head: type": (head, (None, indices(1)), "input", "NoneType, expected a tensor"),
 }
@@ -166,20 +167,63 @@ def test_a_cell_takes_sparse_values_where_torchs_does():
         torch.testing.assert_close(got, expected)
 
 
+def called(input=zeros(2, 3), linear_weight=zeros(9, 3), target=indices(2), **options):  # noqa: B008  nobody writes
+    return aclgrad.nn.linear_cross_entropy(input, linear_weight, target, **options)
+
+
 def ignoring(index):
     return head(ignore_index=index)(zeros(2, 3), indices(2))
 
 
 OPTIONS = {
     "lstm: projection": (lambda: lstm(proj_size=2), "proj_size", "proj_size is 2, expected 0"),
-    "head: bias": (lambda: head(bias=True), "bias", "bias is True, expected False"),
-    "head: smoothing": (lambda: head(label_smoothing=0.1), "label_smoothing", "label_smoothing is 0.1, expected 0.0"),
-    "head: class weights": (lambda: head(weight=torch.ones(9)), "weight", "weight is a tensor, expected None"),
+    "head: smoothing": (lambda: head(label_smoothing=1.1), "label_smoothing", "is 1.1, expected a number from 0 to 1"),
+    "head: class weights": (lambda: head(weight=torch.ones(8)), "weight", "[8], expected [9] = [C]"),
+    "head: integer weights": (lambda: head(weight=indices(9)), "weight", "weight is int64, expected a float dtype"),
+    "head: softcap": (lambda: head(softcap=0.0), "softcap", "softcap is 0.0, expected a positive number, or None"),
+    "head: a negative softcap": (lambda: head(softcap=-1), "softcap", "softcap is -1, expected a positive number"),
+    "head: softcap of a tensor": (lambda: head(softcap=zeros()), "softcap", "softcap is Tensor, expected a positive"),
+    "head: scale": (lambda: head(logit_scale=math.inf), "logit_scale", "logit_scale is inf, expected a finite number"),
+    "head: z_loss": (lambda: head(z_loss="1"), "z_loss", "z_loss is str, expected a finite number"),
+    "head: return_stats": (lambda: head(return_stats=1), "return_stats", "return_stats is int, expected a bool"),
+    "head: weights of tokens": (lambda: called(token_weight=zeros(3)), "token_weight", "[3], expected [2] = [...]"),
+    "head: flags for weights": (
+        lambda: called(token_weight=indices(2)),
+        "token_weight",
+        "int64, expected a float dtype",
+    ),
+    "head: normalizer": (lambda: called(normalizer=zeros(1)), "normalizer", "[1], expected [] = [], or a number"),
+    "head: word for a number": (lambda: called(normalizer="2"), "normalizer", "normalizer is str, expected a number"),
+    "head: normalizer of a sum": (
+        lambda: called(normalizer=2.0, reduction="sum"),
+        "normalizer",
+        "beside reduction 'sum', expected it beside",
+    ),
+    "head: bias": (lambda: called(linear_bias=zeros(8)), "linear_bias", "[8], expected [9] = [C, ...]"),
+    "head: trained class weights": (
+        lambda: called(weight=zeros(9).requires_grad_()),
+        "weight",
+        "weight requires a gradient, expected none",
+    ),
+    "head: ignored probabilities": (
+        lambda: called(target=zeros(2, 9), ignore_index=0),
+        "ignore_index",
+        "ignore_index is 0, expected None beside",
+    ),
+    "head: statistics of probabilities": (
+        lambda: called(target=zeros(2, 9), return_stats=True),
+        "return_stats",
+        "expected False where target holds prob",
+    ),
+    "head: tokens beside dimensions": (
+        lambda: called(input=zeros(2, 2, 3), linear_weight=zeros(9, 2, 3)),
+        "input",
+        "[2, 2, 3], expected [*, 3] = [N, H]",
+    ),
     "head: fractional index": (lambda: ignoring(1.0), "ignore_index", "ignore_index is 1.0, expected an int"),
     "head: flag for an index": (lambda: ignoring(True), "ignore_index", "ignore_index is True, expected an int"),
     "head: word for an index": (lambda: ignoring("1"), "ignore_index", "ignore_index is '1', expected an int"),
     "head: huge index": (lambda: ignoring(1 << 63), "ignore_index", "9223372036854775808, expected a 64-bit integer"),
-    "head: several dimensions": (lambda: head(out_features=(2,)), "out_features", "out_features is (2,), expected ()"),
     "head: reduction": (lambda: head(reduction="max"), "reduction", "'max', expected one of mean, sum, none"),
 }
 

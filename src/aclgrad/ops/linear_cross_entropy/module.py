@@ -211,7 +211,8 @@ class LinearCrossEntropyLoss(nn.Module):
         """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
         sizes, bias = (self.num_classes, *self.out_features), self.linear.bias
         rows = math.prod(sizes)
-        require_shape("linear.weight", self.linear.weight, (rows, self.linear.in_features), "[classes, in_features]")
+        symbols = f"[{'num_classes · out_features' if self.out_features else 'num_classes'}, linear.in_features]"
+        require_shape("linear.weight", self.linear.weight, (rows, self.linear.in_features), symbols)
         return linear_cross_entropy(
             input, self.linear.weight.view(*sizes, -1) if self.out_features else self.linear.weight, target,
             linear_bias=bias if bias is None or not self.out_features else bias.view(sizes),
