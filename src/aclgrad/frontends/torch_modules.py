@@ -78,5 +78,6 @@ def _require_supported(twin: Any, module: nn.Module) -> None:
     """Raise if the twin, ours or torch's, lacks an option that the module was made with."""
     if hasattr(twin, "require_supported"):
         twin.require_supported(module)
-    if hasattr(module, "require_torch"):
-        module.require_torch()
+    own: Any = module
+    if hasattr(own, "require_torch"):
+        own.require_torch()

@@ -76,7 +76,7 @@ def _holds(value: object, low: float, high: float) -> bool:
 
 
 def require_options(
-    classes: int, *, weight: object, reduction: object, ignore_index: object, label_smoothing: object, softcap: object,
+    classes: int, *, weight: Any, reduction: object, ignore_index: object, label_smoothing: object, softcap: object,
     logit_scale: object, z_loss: object, return_stats: object,
 ) -> tuple[int, tuple[float, float, float, float]]:  # fmt: skip
     """(`ignore_index`, the options that are numbers), all of them checked."""

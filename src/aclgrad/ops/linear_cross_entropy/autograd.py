@@ -34,7 +34,8 @@ def _keep(ctx: Any, names: Sequence[str], inputs: Sequence[Any], found: Mapping[
         ctx.given[name] = None
     ctx.saved = tuple(tensors)
     ctx.save_for_backward(*tensors.values())
-    ctx.mark_non_differentiable(*(value for name, value in found.items() if name not in ("loss", *OF_TOKENS)))
+    followed = ("loss", *(OF_TOKENS if ctx.given["wants_statistics"] else ()))
+    ctx.mark_non_differentiable(*(value for name, value in found.items() if name not in followed))
     ctx.set_materialize_grads(False)  # zeros for the gradients' own gradients would be as large as they are
 
 
@@ -101,7 +102,8 @@ def _normalizer(given: Mapping[str, Any]) -> Any:
 def _share(given: Mapping[str, Any]) -> Tensor:
     """What each token's loss counts in the loss of all."""
     weights = given["token_weight"]
-    return (torch.ones_like(given["logits_max"]) if weights is None else weights) / _normalizer(given)
+    share: Tensor = (torch.ones_like(given["logits_max"]) if weights is None else weights) / _normalizer(given)
+    return share
 
 
 def _gradients(

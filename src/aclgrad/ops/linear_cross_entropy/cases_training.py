@@ -122,7 +122,8 @@ def _backward(
     def make(data: Data) -> Sequence[Any]:
         x, w, target, ignored, *drawn = head(data)
         wide, extra = _wide(data.dtype), options != PLAIN
-        _, *found = token_losses(x.to(wide), w.to(wide), target, ignored, *drawn, extra)
+        arguments = (x.to(wide), w.to(wide), target, ignored, *drawn, extra)
+        _, *found = token_losses(*arguments)
         grad, *others = (data.normal(len(target), dtype=wide) for _ in range(4))
         beside = (found[3], found[5], *others) if extra else (None,) * 5
         bias = wants[2] and options.bias

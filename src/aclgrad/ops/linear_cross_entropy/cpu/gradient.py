@@ -28,8 +28,7 @@ from aclgrad.cpu.workspace import ThreadWorkspace
 
 from .choose import BLOCK_PARTS, GRAIN
 from .gradient_plan import GradientPlan, plan_gradient
-from .gradient_training import TrainingVectors, add_rows, finish_bias, training_slopes
-from .options import RowOptions, bend
+from .options import RowOptions, add_rows, bend, finish_bias, slopes
 from .statistics_merge import shift_of
 
 ONE = np.float32(1)
@@ -74,7 +73,8 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
     def strip(
         plan: GradientPlan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any,
         p: Any, grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, softmax: Any, tops: Any, kept: Any,
-        training: TrainingVectors, input_grad: Any, weight_grad: Any,
+        own_slope: Any, beta: Any, delta: Any, bias: Any, classes: Any, bias_sums: Any,
+        input_grad: Any, weight_grad: Any,
     ) -> None:  # fmt: skip
         height, part = plan.height, plan.part
         m, n = min(2 * height, rows - row), min(part, columns - column)
@@ -93,27 +93,33 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
                 top, total = logits_max[token * plan.logits_max], sum_exp[token * plan.sum_exp]
                 if not known:
                     row_of = logits + i * part
-                    if training.bias is not None and plan.on:
-                        bend(row_of, training.bias + at, n, plan.softcap, plan.logit_scale)
-                        training_slopes(line, row_of, n, top, top, total, scale, token, at, plan, training)
+                    if bias is not None and plan.on:
+                        bend(row_of, bias + at, n, plan.softcap, plan.logit_scale)
+                        slopes(
+                            line, row_of, n, top, top, total, scale, beta[token], delta[token], classes + at,
+                            plan.softcap, plan.logit_scale,
+                        )  # fmt: skip
                     else:
                         _probabilities(line, row_of, n, own, top, total, scale)
                 elif kept is not None:
                     shift = top - shift_of(tops[at // part * plan.tokens + token])
                     less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
-                    if training.bias is not None and plan.on:
-                        training_slopes(line, less_top, n, shift, top, total, scale, token, at, plan, training)
+                    if bias is not None and plan.on:
+                        slopes(
+                            line, less_top, n, shift, top, total, scale, beta[token], delta[token], classes + at,
+                            plan.softcap, plan.logit_scale,
+                        )  # fmt: skip
                     else:
                         _probabilities(line, less_top, n, own, shift, total, scale)
-                if training.own_slope is not None and 0 <= own < n:
-                    line[own] = training.own_slope[token]
+                if own_slope is not None and 0 <= own < n:
+                    line[own] = own_slope[token]
             if softmax is not None:
                 given = softmax + (token * plan.softmax_row + at * plan.softmax_column)
                 _scaled_copy(line, 1, given, plan.softmax_column, n, scale)
                 if 0 <= own < n:
                     line[own] = (given[own * plan.softmax_column] - ONE) * scale
-        if training.bias_grad is not None and plan.wants_bias_grad:
-            sums = training.bias_sums + ((t + row) // (2 * height) * plan.block_columns + column)
+        if bias is not None and plan.wants_bias_grad:
+            sums = bias_sums + ((t + row) // (2 * height) * plan.block_columns + column)
             add_rows(sums, p, part, m, n)
         block = address_of(p) - (row * part + column) * itemsize
         if input_grad is not None:
@@ -161,7 +167,7 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
         bias: Any, classes: Any, bias_grad: Any, input_grad: Any, weight_grad: Any, *numbers: Any,
     ) -> None:  # fmt: skip
         plan = GradientPlan(*numbers)
-        training = TrainingVectors(own_slope, beta, delta, bias, classes, sums + plan.bias_sums // unit, bias_grad)
+        bias_sums = sums + plan.bias_sums // unit
         base, features, height = address_of(sums), plan.features, plan.height
         feature_panels = (features + width - 1) // width
         x_b_block = feature_panels * width * (plan.block_tokens // depth) * unit
@@ -204,13 +210,13 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
                 for task in range(first, last):
                     strip(
                         plan, base, t, task % down * 2 * height, rows, v, task // down * plan.part, columns, logits, p,
-                        grad, mask, target, logits_max, sum_exp, softmax, tops, kept, training,
-                        input_grad, weight_grad,
+                        grad, mask, target, logits_max, sum_exp, softmax, tops, kept,
+                        own_slope, beta, delta, bias, classes, bias_sums, input_grad, weight_grad,
                     )  # fmt: skip
                 barrier(group)
                 if bias_grad is not None and plan.wants_bias_grad and t + rows == plan.tokens:
                     first, last = share(columns, 1, thread, threads)
-                    finish_bias(plan, training, v, first, last)
+                    finish_bias(plan, bias_sums, bias_grad, v, first, last)
                 if input_grad is not None:
                     add_product(
                         input_grad + t * plan.dx_row, plan.dx_row, plan.dx_column,
@@ -242,11 +248,11 @@ class GradientOperands(NamedTuple):
     softmax: Any = None
     tops: Any = None  # of every part and token: the largest logit
     kept: Any = None  # where logits less those wait
-    own_slope: Any = None  # this and the following are `TrainingVectors`
-    beta: Any = None
-    delta: Any = None
+    own_slope: Any = None  # this and the following in training alone; of every token: the slope at its own target
+    beta: Any = None  # of every token: what multiplies p · (logit − largest)
+    delta: Any = None  # of every token: what multiplies the class weights
     bias: Any = None
-    classes: Any = None
+    classes: Any = None  # weights
     bias_grad: Any = None
 
 
@@ -262,7 +268,7 @@ class Gradient:
         """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
         dtype = call["input"].dtype
         plan = plan_gradient(call, gemm_for(dtype), kept, parts, options)
-        self._numbers = tuple(plan)
+        self._numbers = plan
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
         outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
         signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *map(type, plan))
@@ -281,6 +287,6 @@ class Gradient:
 
     def describe(self) -> str:
         """In words."""
-        plan = GradientPlan(*self._numbers)
+        plan = self._numbers
         strips = f"strips of {2 * plan.height} tokens × {plan.part} columns"
         return f"p in blocks of {plan.block_tokens:,} × {plan.block_columns:,}, {strips}, {self._workspace.describe()}"

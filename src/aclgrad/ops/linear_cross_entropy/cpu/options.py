@@ -6,6 +6,7 @@ ones. What costs more, the softcap and the sums of statistics that nobody asked 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +74,27 @@ def slopes(
             p[j] = ((alpha + beta * left) * e - delta * classes[j]) * (scale * (one - share * share))
 
 
+@jit
+def add_rows(sums: Any, p: Any, stride: int, rows: int, columns: int) -> None:
+    """The sums of a strip's columns."""
+    for j in range(columns):
+        sums[j] = p[j]
+    for i in range(1, rows):
+        for j in range(columns):
+            sums[j] += p[i * stride + j]
+
+
+@jit
+def finish_bias(plan: Any, bias_sums: Any, bias_grad: Any, v: int, first: int, last: int) -> None:
+    """The columns [first, last) of a block of bias_grad at row v of the weight, in the order of the tokens."""
+    strips = (plan.tokens + 2 * plan.height - 1) // (2 * plan.height)
+    for j in range(first, last):
+        total = bias_sums[j]
+        for strip in range(1, strips):
+            total += bias_sums[strip * plan.block_columns + j]
+        bias_grad[(v + j) * plan.bias_grad] = total
+
+
 class ClassVectors:
     """`bias` and `class_weight` [V] in the workspace, gapless, zeros and ones where they are absent."""
 
@@ -81,7 +103,7 @@ class ClassVectors:
         if RowOptions.of(call).on or call["class_weight"] is not None:
             self._pieces = {name: scratch.tensor((call.dims.V,), wide) for name in ("bias", "class_weight")}
 
-    def __call__(self, given: dict[str, Any], workspace: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(bias, class weights); any memory where nobody reads them."""
         if not self._pieces:
             return workspace, workspace

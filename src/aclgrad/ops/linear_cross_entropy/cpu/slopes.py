@@ -28,11 +28,11 @@ class Slopes:
         """`kept` tokens have their logits in the memory of weight_grad; `statistics` are metadata by name."""
         wide, target, options = wide_of(call), call["target"], RowOptions.of(call)
         self.vectors = Vectors(call, SLOPES, scratch)
-        self._absent = [name for name in READ if statistics[name] is None]
+        self._absent = [name for name in READ if statistics.get(name) is None]
         flags = [int(name not in self._absent) for name in (*UPSTREAM, "predicted_logits")]
         strides = [
             0 if meta is None else meta.strides[0]
-            for meta in (target, grad, *(statistics[name] for name in READ))
+            for meta in (target, grad, *(statistics.get(name) for name in READ))
         ]  # fmt: skip
         self._numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
         self._weigh = cpu_threads.compile(

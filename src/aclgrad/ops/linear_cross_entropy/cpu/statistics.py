@@ -257,7 +257,7 @@ class Statistics:
         dtype = call["input"].dtype
         wide = torch.promote_types(dtype, F32)
         plan = plan_statistics(call, gemm_for(dtype), kept, options)
-        self._numbers = tuple(plan)
+        self._numbers = plan
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
         metas = {name: call[name] for name in StatisticsOperands._fields if name not in TRAINING}
@@ -279,5 +279,5 @@ class Statistics:
 
     def describe(self) -> str:
         """In words."""
-        plan = StatisticsPlan(*self._numbers)
+        plan = self._numbers
         return f"strips of {2 * plan.height} tokens × {plan.part} columns, {self._workspace.describe()}"

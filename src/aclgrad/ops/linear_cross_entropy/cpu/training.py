@@ -128,7 +128,7 @@ class TokenGradients:
         scratch = Scratch()
         self._names = tuple(call.spec.params)
         self._classes = ClassVectors(call, wide_of(call), scratch)
-        self._slopes = Slopes(call, call["grad"], call, scratch, 0, BLOCK_PARTS)
+        self._slopes = Slopes(call, call["grad"], call.values, scratch, 0, BLOCK_PARTS)
         self._shared = scratch.size
 
     @property
