@@ -18,11 +18,15 @@ from aclgrad.gpu.products import TILE
 
 from ..spec import LinearDims
 from .layout import LEADING, ceil_div, round_up, row_major
+from .options import LogitOptions
 
 MIB = 1 << 20
 
 LINE, BLOCK_TOKENS = 2048, 256
 """Columns of p or of logits that a program takes at a time; tokens, where it looks at vectors alone."""
+
+SUM_ROWS, SUM_COLUMNS = 128, 64
+"""Rows and columns of p that a program takes at a time to sum columns: a line of the cache of each row."""
 
 # The gradient
 WHOLE_P = 16 * MIB
@@ -126,7 +130,8 @@ class GradientWay(NamedTuple):
 def gradient_way(call: Call) -> GradientWay:
     """The way that the gradient takes."""
     dtype, recomputes = call["input"].dtype, call["softmax"] is None
-    fuses, overlaps = recomputes and on_hopper(dtype, call.device), overlaps_softmax(call)
+    fuses = recomputes and call.dims.H > 0 and on_hopper(dtype, call.device)
+    overlaps = overlaps_softmax(call)
     beside_logits = recomputes and dtype != F32 and not fuses
     p = cut(call, P_OF_TWO if overlaps else P_BESIDE_LOGITS if beside_logits else P_ALONE)
     leading = round_up(p.columns, LEADING)
@@ -236,7 +241,7 @@ def tokens_in_weight_grad(call: Call, budget: int) -> int:
 def block_columns(call: Call, tokens: int, budget: int) -> int:
     """Columns of a block of these tokens' logits in weight_grad: what takes the least time within the budget."""
     _, features, vocabulary = call.dims
-    budget -= strip_bytes(call, budget) + tokens * _statistics_bytes(vocabulary) + SLACK
+    budget -= strip_bytes(call, budget) + tokens * _statistics_bytes(call) + SLACK
     if call["input_grad"] is not None:
         budget -= tokens * features * F32.itemsize
     most = min(budget // (tokens * call["input"].itemsize * TILE[1]), ceil_div(vocabulary, TILE[1]))
@@ -254,7 +259,7 @@ def chunk_rows(call: Call, budget: int) -> int:
     if call["weight_grad"] is not None and sums <= WEIGHT_GRAD_SUMS:
         budget -= sums
     packed = 0 if row_major(call["input"]) else round_up(features, LEADING) * itemsize
-    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(vocabulary) + packed
+    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(call) + packed
     if not row_major(call["weight"]):
         budget -= STRIP_COLUMNS * round_up(features, LEADING) * itemsize
     most = max(1, (budget - SLACK) // row)
@@ -262,6 +267,8 @@ def chunk_rows(call: Call, budget: int) -> int:
     return int(min(most, round_up(ceil_div(tokens, chunks), TILE[0])))
 
 
-def _statistics_bytes(vocabulary: int) -> int:
+def _statistics_bytes(call: Call) -> int:
     """Bytes of a token's statistics, tile by tile."""
-    return (2 * ceil_div(vocabulary, TILE[1]) + 1) * F32.itemsize
+    options = LogitOptions.of(call)
+    of_tiles, of_tokens = 2 + len(options.tile_sums), 1 + options.statistics
+    return (of_tiles * ceil_div(call.dims.V, TILE[1]) + of_tokens) * F32.itemsize

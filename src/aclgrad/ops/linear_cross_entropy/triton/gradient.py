@@ -22,7 +22,9 @@ from aclgrad.core.spec import F32, Call
 
 from ..empty import Zeros
 from .choose import gradient_way
+from .column_sums import ColumnSums
 from .layout import aligned
+from .options import LogitOptions
 from .probabilities.elementwise import Probabilities
 from .products import Factor, GradientSums
 from .tokens import Tokens, TrainingTokens, of_rows
@@ -50,19 +52,27 @@ class Gradients:
         logits = None
         if way.recomputes:
             logits = self._p[0] if dtype == F32 else scratch.tensor((way.strip_rows, way.leading), F32)
-        self._fill = [Probabilities(call, chunk, self._p[0], logits, own_p_given) for chunk in chunks]
-        self._fuse = self._plan_fused(call, own_p_given) if way.fuses else []
+        options = LogitOptions.of(call) if own_p_given else LogitOptions()
+        self._fill = [Probabilities(call, chunk, self._p[0], logits, own_p_given, options) for chunk in chunks]
+        self._fuse = self._plan_fused(call, own_p_given, options) if way.fuses else []
         self._beside = self._plan_overlap(call) if way.overlaps else []
         self._gradients = self._plan_gradients(call, scratch)
+        self._bias_grad = []
+        if call["bias_grad"] is not None:
+            self._bias_grad = [
+                ColumnSums(call, chunk, way.leading, begins=way.cut.along_vocabulary or chunk is chunks[0])
+                for chunk in chunks
+            ]
         self.workspace = scratch.size
 
-    def _plan_fused(self, call: Call, own_p_given: bool) -> list[ProbabilitiesProduct]:
+    def _plan_fused(self, call: Call, own_p_given: bool, options: LogitOptions) -> list[ProbabilitiesProduct]:
         from .probabilities.hopper_product import ProbabilitiesProduct
 
         strides = (self._x.stride, self._w.stride, self._way.leading)
         dtype, device = call["input"].dtype, call.device
+        entropy = call["entropy_grad"] is not None
         return [
-            ProbabilitiesProduct(chunk, call.dims.H, strides, own_p_given, dtype, device)
+            ProbabilitiesProduct(chunk, call.dims.H, strides, own_p_given, dtype, device, options, entropy=entropy)
             for chunk in self._way.cut.chunks
         ]
 
@@ -95,7 +105,7 @@ class Gradients:
         given = dict(zip(self._names, (*args, *outs), strict=True))
         weight, input_grad, weight_grad = given["weight"], given["input_grad"], given["weight_grad"]
         softmax = None if self._way.recomputes else given["softmax"]
-        tokens = self._tokens(args, outs, workspace)
+        tokens, columns = self._tokens(args, outs, workspace)
         x, buffers = self._x(given["input"], workspace), [piece.view(workspace) for piece in self._p]
         fuses = self._fuse and aligned(x, weight)
         overlaps = self._beside and softmax is not None and aligned(x, softmax, weight_grad)
@@ -107,16 +117,18 @@ class Gradients:
             p = buffers[index % len(buffers)][: t1 - t0, : v1 - v0]
             chunk_tokens = of_rows(tokens, slice(t0, t1))
             if fuses:
-                self._fuse[index](p, x_part, w_part, chunk_tokens)
+                self._fuse[index](p, x_part, w_part, {**columns, **chunk_tokens})
             elif first or not overlaps:
                 of_chunk = None if softmax is None else softmax[t0:t1, v0:v1]
-                self._fill[index](p, x_part, w_part, of_chunk, chunk_tokens, workspace)
+                self._fill[index](p, x_part, w_part, of_chunk, chunk_tokens, columns, workspace)
             if overlaps and softmax is not None and not final:
                 next_p = buffers[(index + 1) % 2]
                 self._beside[index](weight_grad[v0:v1], p, x_part, softmax[:, v1:], next_p, chunk_tokens)
             elif weight_gradient is not None:
                 out = weight_grad[v0:v1]
                 weight_gradient(out, p.t(), x_part, workspace, first=along or first, last=along or final)
+            if self._bias_grad:
+                self._bias_grad[index](given["bias_grad"][v0:v1], p)
             if input_gradient is not None:
                 out = input_grad[t0:t1]
                 input_gradient(out, p, w_part, workspace, first=not along or first, last=not along or final)
@@ -134,5 +146,6 @@ def linear_cross_entropy_backward(call: Call) -> Launch:
 
 
 def token_gradients(call: Call) -> Launch:
-    """Phase one: the same."""
-    return Zeros() if 0 in call.dims else Gradients(call, TrainingTokens)
+    """Phase one: the same. Without features there is still a bias."""
+    nothing = 0 in call.dims if call["bias_grad"] is None else call.dims.BT == 0
+    return Zeros() if nothing else Gradients(call, TrainingTokens)

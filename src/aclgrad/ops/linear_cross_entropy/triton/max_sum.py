@@ -17,6 +17,7 @@ from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
 from ..empty import Nothing
 from .choose import BLOCK_TOKENS, STRIP_COLUMNS
+from .options import LogitOptions
 from .products import Factor
 from .statistics.compute import Statistics
 from .statistics.merge import merging
@@ -61,7 +62,7 @@ class LinearOnlineMaxSum:
         )  # fmt: skip
         self._x = Factor(call["input"], tokens, scratch)
         w = Factor(call["weight"], STRIP_COLUMNS, scratch)
-        tiles = TileStatistics(tokens, vocabulary, scratch)
+        tiles = TileStatistics(tokens, vocabulary, scratch, LogitOptions())
         logits = call["vocab_parallel_logits"]
         self._statistics = Statistics(tokens, self._x, w, call["weight"], logits, tiles, scratch)
         statistics = [call[name].strides[0] for name in ("logits_max", "sum_exp_logits", "predicted_logits")]
@@ -75,7 +76,7 @@ class LinearOnlineMaxSum:
         given = dict(zip(self._names, (*args, *outs), strict=True))
         logits, own = given["vocab_parallel_logits"], self._own.view(workspace)
         self._place(args, outs, workspace)
-        tiles = self._statistics(self._x(given["input"], workspace), given["weight"], logits, own, workspace)
+        tiles = self._statistics(self._x(given["input"], workspace), given["weight"], logits, own, {}, workspace)
         self._merge(
             {
                 **tiles, "own": own, "logits": logits, "top": given["logits_max"], "total": given["sum_exp_logits"],

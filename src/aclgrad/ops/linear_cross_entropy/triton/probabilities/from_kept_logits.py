@@ -14,6 +14,7 @@ from aclgrad.gpu.products import TILE
 from ..choose import LINE
 from ..maths import exponential
 from ..statistics.tiles import TileStatistics
+from .slopes import column_slopes
 
 
 def kept_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -23,8 +24,8 @@ def kept_dtype(dtype: torch.dtype) -> torch.dtype:
 
 @jit
 def probabilities_from_kept(
-    source_ptr, p_ptr, maxima_ptr, own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr,
-    first, columns, source_row, p_row, maxima_row, EXACT: tl.constexpr, LINE: tl.constexpr, WIDTH: tl.constexpr,
+    source_ptr, p_ptr, maxima_ptr, own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr, delta_ptr, classes_ptr,
+    first, columns, source_row, p_row, maxima_row, cap, EXACT: tl.constexpr, LINE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """`LINE` columns of p of a token; column 0 is row `first` of the weight.
 
@@ -37,13 +38,17 @@ def probabilities_from_kept(
     inside = column < columns
     x = tl.load(source_ptr + token * source_row + column, inside, other=0.0).to(tl.float32)
     shift = tl.load(top_ptr + token) + tl.zeros((LINE // WIDTH,), tl.float32)
+    logits = x
     if maxima_ptr is not None:
         maxima = maxima_ptr + token * maxima_row + start // WIDTH + tile
         highest = tl.load(maxima, start + tile * WIDTH < columns, other=0.0)
-        shift -= tl.where(highest == float("-inf"), 0.0, highest)
+        highest = tl.where(highest == float("-inf"), 0.0, highest)
+        shift -= highest
+        logits = x + highest[:, None]
     e = exponential(x - shift[:, None], EXACT)
     sums = tl.load(total_ptr + token)
     x = (tl.div_rn(e, sums) if EXACT else e * (1.0 / sums)) * tl.load(scale_ptr + token)
+    x = column_slopes(x, logits, token, first + column, inside, delta_ptr, classes_ptr, cap)
     x = tl.where(column == tl.load(own_ptr + token) - first, tl.load(own_p_ptr + token), x)
     tl.store(p_ptr + token * p_row + column, x.to(p_ptr.dtype.element_ty), inside)
 
@@ -52,13 +57,16 @@ def probabilities_of_span(
     call: Call, tiles: TileStatistics, rows: int, span: tuple[int, int], source_row: int, p_row: int
 ) -> NamedKernel:
     """Kept logits of rows `source_row` elements apart to p of rows `p_row` apart, of the columns of a span."""
-    dtype, columns = call["input"].dtype, span[1] - span[0]
+    dtype, columns, options = call["input"].dtype, span[1] - span[0], tiles.options
     operands = (
         Operand("source", kept_dtype(dtype)), Operand("p", dtype), Operand("maxima", None if dtype == F32 else F32),
         Operand("own", I64), *(Operand(name, F32) for name in ("scale", "top", "total", "own_p")),
+        Operand("delta", F32 if options.smoothing else None),
+        Operand("classes", F32 if options.weighs_classes else None),
     )  # fmt: skip
     numbers = {
         "first": span[0], "columns": columns, "source_row": source_row, "p_row": p_row, "maxima_row": tiles.count,
+        "cap": options.cap or None,
     }  # fmt: skip
     return NamedKernel(
         probabilities_from_kept, (rows, triton.cdiv(columns, LINE)), call.device, operands, numbers,

@@ -18,10 +18,12 @@ from aclgrad.gpu.operands import NamedKernel, Operand
 from aclgrad.gpu.products import TILE, multiply
 
 from ..choose import LINE, SPARE_STATISTICS_STRIP, STATISTICS_STRIP, STRIP_COLUMNS, Chunk, is_small, on_hopper
+from ..columns import ColumnVectors
 from ..layout import aligned, row_major
 from ..products import Factor
+from ..tokens import of_rows
 from .row_pass import ROUNDING, row_statistics
-from .tiles import Strip, TileStatistics
+from .tiles import Strip, TileStatistics, part
 
 if TYPE_CHECKING:
     from .hopper_product import LogitsProduct
@@ -61,6 +63,7 @@ class Statistics:
             budget = SPARE_STATISTICS_STRIP if fuses else STATISTICS_STRIP
             self._strip = Strip(tokens, min(vocabulary, w.rows), F32 if wide else self._dtype, budget, scratch)
         self._rows = min(tokens, self._strip.rows) if self._strip else tokens
+        self._writes_logits = logits is not None and (self._strip is not None or tiles.options.changes_logits)
         self._chunks = [Chunk(0, tokens, v, min(v + w.rows, vocabulary)) for v in range(0, vocabulary, w.rows)]
         self._passes = [self._plan_passes(chunk, logits) for chunk in self._chunks]
         self._fused_chunks = self._chunks if w.packs else [Chunk(0, tokens, 0, vocabulary)]
@@ -71,9 +74,7 @@ class Statistics:
 
         strides = (x.stride, self._w.stride, None if logits is None else logits.strides[0])
         return [
-            LogitsProduct(
-                self._placed(chunk), features, strides, self._tiles.count, self._exact, self._dtype, self._device
-            )
+            LogitsProduct(self._placed(chunk), features, strides, self._tiles, self._exact, self._dtype, self._device)
             for chunk in self._fused_chunks
         ]
 
@@ -83,12 +84,16 @@ class Statistics:
 
     def _plan_passes(self, chunk: Chunk, logits: Meta | None) -> list[NamedKernel]:
         """The passes over a chunk's strips, which are cut along the tokens."""
-        copied = logits if self._strip is not None else None
+        options = self._tiles.options
+        copied = logits if self._writes_logits else None
+        names = ("maxima", "sums", "chosen", "classed", "mixed", "ahead")
         operands = (
             Operand("source", self._strip.dtype if self._strip else self._dtype),
             Operand("logits", copied and copied.dtype),
             Operand("own", I64),
-            *(Operand(name, F32) for name in ("maxima", "sums", "chosen")),
+            Operand("biases", F32 if options.bias else None),
+            Operand("classes", F32 if options.weighs_classes else None),
+            *(Operand(name, self._tiles.dtype(name)) for name in names),
         )
         row, column = copied.strides if copied else (0, 0)
         numbers = {
@@ -98,10 +103,11 @@ class Statistics:
             "logits_row": row,
             "logits_column": column,
             "tiles_row": self._tiles.count,
+            **options.logit_numbers(self._dtype),
         }
         constants = {
             "ROUNDING": ROUNDING[F32 if self._exact else self._dtype], "EXACT": self._exact, "SHIFTS": self._shifts,
-            "SPAN": SPAN, "WIDTH": TILE[1], "BLOCK": LINE,
+            "PRECISE": self._dtype == F32, "SPAN": SPAN, "WIDTH": TILE[1], "BLOCK": LINE,
         }  # fmt: skip
         return [
             NamedKernel(
@@ -113,34 +119,30 @@ class Statistics:
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor | None, own: torch.Tensor,
-        workspace: torch.Tensor,
+        columns: ColumnVectors, workspace: torch.Tensor,
     ) -> dict[str, torch.Tensor]:  # fmt: skip
         """Compute; returns the views of the tiles' statistics."""
         views = self._tiles.views(self._tokens, workspace)
-        maxima, sums = views["maxima"], views["sums"]
         if self._fused and aligned(x, weight, *([] if logits is None else [logits])):
             for (_, _, v0, v1), fused in zip(self._fused_chunks, self._fused, strict=True):
                 w, tile = self._w(weight[v0:v1], workspace), (self._first + v0) // TILE[1]
                 out = None if logits is None else logits[:, v0:v1]
-                fused(x, w, out, {**views, "own": own, "maxima": maxima[:, tile:], "sums": sums[:, tile:]})
+                fused(x, w, out, {**columns, **part(views, tile), "own": own})
             return views
         if self._first == 0:  # a chunk says it all in one tile
-            maxima.fill_(-torch.inf)
-            sums.zero_()
+            views["maxima"].fill_(-torch.inf)
+            for name in ("sums", *self._tiles.options.tile_sums):
+                views[name].zero_()
         for (_, _, v0, v1), passes in zip(self._chunks, self._passes, strict=True):
-            w, tile = self._w(weight[v0:v1], workspace), (self._first + v0) // TILE[1]
+            w, tiles = self._w(weight[v0:v1], workspace), part(views, (self._first + v0) // TILE[1])
             for index, kernel in enumerate(passes):
                 rows = slice(index * self._rows, min((index + 1) * self._rows, self._tokens))
                 wanted = None if logits is None else logits[rows, v0:v1]
                 source = wanted if self._strip is None else self._strip(rows.stop - rows.start, v1 - v0, workspace)
                 assert source is not None  # a strip, or logits in order
                 multiply(source, x[rows], w.t())
-                kernel(
-                    {
-                        "source": source, "logits": None if self._strip is None else wanted, "own": own[rows],
-                        "maxima": maxima[rows, tile:], "sums": sums[rows, tile:], "chosen": views["chosen"][rows],
-                    }
-                )  # fmt: skip
+                copied = wanted if self._writes_logits else None
+                kernel({**columns, **of_rows(tiles, rows), "source": source, "logits": copied, "own": own[rows]})
         return views
 
     def describe(self) -> str:

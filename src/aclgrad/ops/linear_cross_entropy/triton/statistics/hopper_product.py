@@ -22,10 +22,13 @@ from aclgrad.gpu.hopper_product import ACCUMULATOR, COLUMNS, CONSUMER_ROWS, EPIL
 from aclgrad.gpu.operands import NamedBulkKernel, Operand
 
 from ..choose import Chunk
+from ..hopper_logits import logits_of, of_columns
 from ..maths import LOG2E
+from .tiles import TileStatistics
 
 NAN_WINS = gl.constexpr(tl.PropagateNan.ALL)
 MINUS_INF = gl.constexpr(float("-inf"))  # the largest of no logits
+NO_EXPONENTIAL = gl.constexpr(-200.0)  # of this and less, the exponential is 0
 BY_TOKEN = gl.constexpr(gl.SliceLayout(1, ACCUMULATOR.value))  # the layout of a number for each row
 
 
@@ -87,48 +90,69 @@ def _statistics(logits, width, RAGGED: gl.constexpr):
 
 
 @hopper.jit()
-def _others(left, target, START: gl.constexpr):
-    """Σ exp of a piece's rows of logits less their largest, but for the column that is their token's target."""
+def _total(values):
+    """The sums of a piece's rows."""
+    return gl.convert_layout(gl.sum(values, 1), BY_TOKEN, assert_trivial=True)
+
+
+@hopper.jit()
+def _before(left, target, START: gl.constexpr):
+    """The largest of a piece's logits in the columns before their token's target."""
     target = gl.convert_layout(target, gl.SliceLayout(1, left.type.layout), assert_trivial=True)
-    left = gl.where(_columns(left, START) == gl.expand_dims(target, 1), MINUS_INF, left)
-    return gl.convert_layout(gl.sum(gl.exp2(left * LOG2E), 1), BY_TOKEN, assert_trivial=True)
+    left = gl.where(_columns(left, START) < gl.expand_dims(target, 1), left, MINUS_INF)
+    return gl.convert_layout(gl.max(left, 1), BY_TOKEN, assert_trivial=True)
+
+
+@hopper.jit()
+def _weighed(left, classes_ptr, first, width, START: gl.constexpr, RAGGED: gl.constexpr):
+    """Σ class weight · logit of a piece's rows."""
+    if RAGGED:
+        left = gl.where(_columns(left, START) < width, left, 0.0)
+    if classes_ptr is not None:
+        left = left * of_columns(classes_ptr, first, left, START)
+    return _total(left)
 
 
 @hopper.jit()
 def _exact_statistics(
-    CONSUMER: gl.constexpr,
-    out_desc,
-    buffers,
-    logits,
-    target,
-    width,
-    row,
-    column,
-    STORE: gl.constexpr,
-    RAGGED: gl.constexpr,
-):
-    """(largest, Σ exp(logit − largest) but of the own target) of the rows of a tile; what is stored on the way."""
+    CONSUMER: gl.constexpr, out_desc, buffers, logits, target, classes_ptr, first, width, row, column,
+    STORE: gl.constexpr, CLASSED: gl.constexpr, MIXED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """Statistics of the rows of a tile, whose first column is `first` of the vocabulary; what is stored on the way.
+
+    (largest, Σ exp(x) but of the own target, Σ class weight · x, Σ exp(x) · x but of the own target, largest x before
+    the own target), where x = logit − largest.
+    """
     top = gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
     for piece in gl.static_range(EPILOGUE_PIECES):
         top = _larger(top, _largest(logits[piece], width, piece * EPILOGUE_COLUMNS, RAGGED))
     shift = gl.where(top == MINUS_INF, 0.0, top)
     total = gl.zeros([CONSUMER_ROWS], gl.float32, BY_TOKEN)
+    classed, mixed, before = total, total, gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
     for piece in gl.static_range(EPILOGUE_PIECES):
         values = _values(logits[piece], width, piece * EPILOGUE_COLUMNS, RAGGED)
         by = gl.convert_layout(shift, gl.SliceLayout(1, values.type.layout), assert_trivial=True)
         left = values - gl.expand_dims(by, 1)
         if STORE:
             product.store(CONSUMER, out_desc, buffers, left, row, column, piece)
-        total += _others(left, target, piece * EPILOGUE_COLUMNS)
-    return top, total
+        own = gl.expand_dims(gl.convert_layout(target, gl.SliceLayout(1, left.type.layout), assert_trivial=True), 1)
+        others = gl.where(_columns(left, piece * EPILOGUE_COLUMNS) == own, MINUS_INF, left)
+        e = gl.exp2(others * LOG2E)
+        total += _total(e)
+        if CLASSED:
+            classed += _weighed(left, classes_ptr, first, width, piece * EPILOGUE_COLUMNS, RAGGED)
+        if MIXED:
+            mixed += _total(e * gl.maximum(others, NO_EXPONENTIAL))
+            before = gl.maximum(before, _before(left, target, piece * EPILOGUE_COLUMNS))
+    return top, total, classed, mixed, before
 
 
 @hopper.jit()
 def _consume(
-    CONSUMER: gl.constexpr, out_desc, x_ring, w_ring, buffers, ready, free, token_ptrs, M, N, K, first, tiles_row,
-    STORE: gl.constexpr, EXACT: gl.constexpr,
+    CONSUMER: gl.constexpr, out_desc, x_ring, w_ring, buffers, ready, free, pointers, M, N, K, first, tiles_row,
+    factor, cap, STORE: gl.constexpr, EXACT: gl.constexpr,
 ):  # fmt: skip
-    own_ptr, maxima_ptr, sums_ptr, chosen_ptr = token_ptrs
+    own_ptr, biases_ptr, classes_ptr, maxima_ptr, sums_ptr, chosen_ptr, classed_ptr, mixed_ptr, ahead_ptr = pointers
     down, across = gl.cdiv(M, ROWS), gl.cdiv(N, COLUMNS)
     slot = 0
     for tile in range(gl.program_id(0), down * across, gl.num_programs(0)):
@@ -139,6 +163,11 @@ def _consume(
         target = gl.load(own_ptr + token, inside, other=-1) - (first + column * COLUMNS)
         l0, l1, l2, l3, slot = product.accumulate(CONSUMER, x_ring, w_ring, ready, free, K, slot, False)
         if EXACT:
+            column0 = first + column * COLUMNS
+            l0 = logits_of(l0, biases_ptr, column0, factor, cap, 0)
+            l1 = logits_of(l1, biases_ptr, column0, factor, cap, EPILOGUE_COLUMNS)
+            l2 = logits_of(l2, biases_ptr, column0, factor, cap, 2 * EPILOGUE_COLUMNS)
+            l3 = logits_of(l3, biases_ptr, column0, factor, cap, 3 * EPILOGUE_COLUMNS)
             logits = (l0, l1, l2, l3)
         else:
             logits = (l0.to(out_desc.dtype), l1.to(out_desc.dtype), l2.to(out_desc.dtype), l3.to(out_desc.dtype))
@@ -154,14 +183,17 @@ def _consume(
                 logit += _matching(logits[piece], target, piece * EPILOGUE_COLUMNS)
             gl.store(chosen_ptr + token, logit, here)
         if EXACT:
-            column0 = column * COLUMNS
+            CLASSED: gl.constexpr = classed_ptr is not None
+            MIXED: gl.constexpr = mixed_ptr is not None
             if width < COLUMNS:
-                top, total = _exact_statistics(
-                    CONSUMER, out_desc, buffers, logits, target, width, row0, column0, STORE, True
+                top, total, classed, mixed, before = _exact_statistics(
+                    CONSUMER, out_desc, buffers, logits, target, classes_ptr, column0, width, row0, column * COLUMNS,
+                    STORE, CLASSED, MIXED, True,
                 )  # fmt: skip
             else:
-                top, total = _exact_statistics(
-                    CONSUMER, out_desc, buffers, logits, target, width, row0, column0, STORE, False
+                top, total, classed, mixed, before = _exact_statistics(
+                    CONSUMER, out_desc, buffers, logits, target, classes_ptr, column0, width, row0, column * COLUMNS,
+                    STORE, CLASSED, MIXED, False,
                 )  # fmt: skip
         elif width < COLUMNS:
             top, total = _statistics(logits, width, True)
@@ -170,28 +202,37 @@ def _consume(
         at = token.to(gl.int64) * tiles_row + column
         gl.store(maxima_ptr + at, top, inside)
         gl.store(sums_ptr + at, total, inside)
+        if classed_ptr is not None:
+            gl.store(classed_ptr + at, classed, inside)
+        if mixed_ptr is not None:
+            gl.store(mixed_ptr + at, mixed, inside)
+            gl.store(ahead_ptr + token, gl.where(before == 0.0, -1, first // COLUMNS + column), here)
     if STORE:
         tma.store_wait(0)
 
 
 @hopper.jit("M", "N", "K", "first")
 def logits_product(
-    x_desc, w_desc, out_desc, own_ptr, maxima_ptr, sums_ptr, chosen_ptr, M, N, K, first, tiles_row,
-    STORE: gl.constexpr, EXACT: gl.constexpr,
+    x_desc, w_desc, out_desc, own_ptr, biases_ptr, classes_ptr,
+    maxima_ptr, sums_ptr, chosen_ptr, classed_ptr, mixed_ptr, ahead_ptr,
+    M, N, K, first, tiles_row, factor, cap, STORE: gl.constexpr, EXACT: gl.constexpr,
 ):  # fmt: skip
     """Of tokens x [M, K] and rows w [N, K] of the weight, of which the first is row `first`.
 
     `maxima` and `sums` have `tiles_row` entries a token, one for each tile of columns; `chosen` gets the own target's
-    logit where it is among the columns; `out` [M, N] gets the logits if `STORE`, and is not touched otherwise.
+    logit where it is among the columns; `out` [M, N] gets the logits if `STORE`, and is not touched otherwise. The
+    other statistics are those of `TileStatistics`.
     """
     x_ring, w_ring, buffers, ready, free = product.shared_memory(x_desc, w_desc, out_desc, False)
-    token_ptrs = (own_ptr, maxima_ptr, sums_ptr, chosen_ptr)
+    pointers = (
+        own_ptr, biases_ptr, classes_ptr, maxima_ptr, sums_ptr, chosen_ptr, classed_ptr, mixed_ptr, ahead_ptr
+    )  # fmt: skip
     gl.warp_specialize(
         [
-            (_consume, (0, out_desc, x_ring, w_ring, buffers, ready, free, token_ptrs, M, N, K, first, tiles_row,
-                        STORE, EXACT)),
-            (_consume, (1, out_desc, x_ring, w_ring, buffers, ready, free, token_ptrs, M, N, K, first, tiles_row,
-                        STORE, EXACT)),
+            (_consume, (0, out_desc, x_ring, w_ring, buffers, ready, free, pointers, M, N, K, first, tiles_row,
+                        factor, cap, STORE, EXACT)),
+            (_consume, (1, out_desc, x_ring, w_ring, buffers, ready, free, pointers, M, N, K, first, tiles_row,
+                        factor, cap, STORE, EXACT)),
             (product.produce, (x_desc, w_desc, x_ring, w_ring, ready, free, M, N, K, False)),
         ],
         [4, 1],
@@ -203,17 +244,26 @@ class LogitsProduct:
     """Statistics, and logits where they are wanted, of tokens and rows of the weight at multiples of 16 bytes."""
 
     def __init__(
-        self, chunk: Chunk, features: int, strides: tuple[int, int, int | None], tiles: int, exact: bool,
+        self, chunk: Chunk, features: int, strides: tuple[int, int, int | None], tiles: TileStatistics, exact: bool,
         dtype: torch.dtype, device: torch.device,
     ) -> None:  # fmt: skip
-        """`strides` are those of the rows of input, weight and logits, None if not wanted; `tiles` those of a token."""
+        """`strides` are those of the rows of input, weight and logits, None if not wanted."""
         shape, self._stores = (chunk.rows, chunk.columns, features), strides[2] is not None
+        options = tiles.options
         x, w, out = product.blocks(shape, (*strides[:2], strides[2] or 0), dtype, F16 if exact else dtype)
         matrices = {"x": x, "w": w, "out": out if self._stores else x}
+        names = ("maxima", "sums", "chosen", "classed", "mixed", "ahead")
         self._kernel = NamedBulkKernel(
             logits_product, product.tile_grid(*shape[:2], device), device, matrices,
-            (Operand("own", I64), *(Operand(name, F32) for name in ("maxima", "sums", "chosen"))),
-            {**dict(zip("MNK", shape, strict=True)), "first": chunk.v0, "tiles_row": tiles},
+            (
+                Operand("own", I64), Operand("biases", F32 if options.bias else None),
+                Operand("classes", F32 if options.weighs_classes else None),
+                *(Operand(name, tiles.dtype(name)) for name in names),
+            ),
+            {
+                **dict(zip("MNK", shape, strict=True)), "first": chunk.v0, "tiles_row": tiles.count,
+                **options.logit_numbers(dtype),
+            },
             {"STORE": self._stores, "EXACT": exact},
             any_alignment=True, num_warps=4, maxnreg=product.START_REGISTERS,
         )  # fmt: skip
@@ -221,5 +271,5 @@ class LogitsProduct:
     def __call__(
         self, x: torch.Tensor, w: torch.Tensor, logits: torch.Tensor | None, tokens: Mapping[str, Any]
     ) -> None:
-        """Launch. `tokens` are own targets, and `maxima`, `sums` and `chosen` of the chunk's tiles."""
+        """Launch. `tokens` are own targets, what there is of columns, and the statistics of the chunk's tiles."""
         self._kernel({**tokens, "x": x, "w": w, "out": x if logits is None else logits})

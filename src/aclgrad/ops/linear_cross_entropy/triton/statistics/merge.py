@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import triton.language as tl
 
 from aclgrad.core.meta import Meta
-from aclgrad.core.spec import F32, I64
+from aclgrad.core.spec import BOOL, F32, I64, Call
 from aclgrad.gpu.launch import jit
 from aclgrad.gpu.operands import NamedKernel, Operand
+from aclgrad.gpu.products import TILE
 
-from ..maths import exponential, largest, log1p
+from ..maths import exponential, largest, log_sum, product_or_zero
+from ..tokens import slopes
 from .tiles import TileStatistics
 
 
 @jit
 def merged(maxima_ptr, sums_ptr, count, BLOCK: tl.constexpr):
-    """(largest logit, Σ exp(logit − largest)) of a token from those of its tiles."""
+    """(largest logit, Σ exp(logit − largest)) of a token from those of its tiles; these, and the weights of their Σ."""
     tile = tl.arange(0, BLOCK)
     inside = tile < count
     tops = tl.load(maxima_ptr + tile, inside, other=float("-inf"))
     totals = tl.load(sums_ptr + tile, inside, other=0.0)
     top = largest(tops)
-    return top, tl.sum(totals * exponential(tops - top, True), 0)
+    powers = exponential(tops - top, True)
+    return top, tl.sum(totals * powers, 0), tops, totals, powers
 
 
 @jit
@@ -37,7 +40,7 @@ def merge_statistics(
     That logit is among the `chosen`, unless all logits are there.
     """
     token = tl.program_id(0).to(tl.int64)
-    top, total = merged(maxima_ptr + token * count, sums_ptr + token * count, count, BLOCK)
+    top, total, _, _, _ = merged(maxima_ptr + token * count, sums_ptr + token * count, count, BLOCK)
     row = tl.load(own_ptr + token)
     here = row >= 0
     if logits_ptr is not None:
@@ -51,29 +54,73 @@ def merge_statistics(
 
 @jit
 def merge_for_training(
-    own_ptr, scale_ptr, maxima_ptr, sums_ptr, chosen_ptr, top_ptr, total_ptr, others_ptr, loss_ptr, own_p_ptr,
-    count, top_stride, total_stride, others_stride, loss_stride, BLOCK: tl.constexpr,
+    target_ptr, own_ptr, scale_ptr, classes_ptr, totals_ptr,
+    maxima_ptr, sums_ptr, chosen_ptr, classed_ptr, mixed_ptr, ahead_ptr,
+    own_p_ptr, delta_ptr, top_ptr, total_ptr, others_ptr, loss_ptr,
+    predicted_ptr, logprob_ptr, entropy_ptr, lse_ptr, correct_ptr,
+    count, vocabulary, ignored, smoothing, spread, z_loss, cap, logit_scale,
+    target_stride, top_stride, total_stride, others_stride, loss_stride,
+    predicted_stride, logprob_stride, entropy_stride, lse_stride, correct_stride,
+    REWEIGHS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """One token's statistics and loss from those of its tiles, which left out its own target; p of that, if wanted.
 
-    The loss log Σ exp(logit − largest) − predicted is that of the sum less 1: what the others add up to, if the own
-    target is the largest.
+    If it `REWEIGHS`, the gradient of the loss in `scale` is replaced by the factor of p.
     """
     token = tl.program_id(0).to(tl.int64)
-    top, rest = merged(maxima_ptr + token * count, sums_ptr + token * count, count, BLOCK)
-    here = tl.load(own_ptr + token) >= 0
+    top, rest, tops, sums, powers = merged(maxima_ptr + token * count, sums_ptr + token * count, count, BLOCK)
+    row = tl.load(own_ptr + token)
+    here = row >= 0
+    counts = tl.load(target_ptr + token * target_stride).to(tl.int64) != ignored
     predicted = tl.where(here, tl.load(chosen_ptr + token, here, other=0.0) - top, 0.0)
     mine = exponential(predicted, True)
     total = tl.where(here, rest + mine, rest)
-    weight = tl.load(scale_ptr + token)
-    each = log1p(rest + tl.where(predicted == 0.0, 0.0, mine - 1.0)) - predicted
-    tl.store(loss_ptr + token * loss_stride, tl.where(weight == 0.0, 0.0, tl.where(here, each, float("nan"))))
+    log_total = log_sum(rest, total, here)
+    nll = tl.where(counts, tl.where(here, log_total - predicted, float("nan")), 0.0)
+    tile = tl.arange(0, BLOCK)
+    all_classes = vocabulary * 1.0
+    own_class = None
+    each = nll
+    if classes_ptr is not None:
+        own_class = tl.load(classes_ptr + row, here, other=0.0)
+        each = each * own_class
+    if smoothing is not None:
+        of_tiles = tl.maximum(tl.minimum(vocabulary - tile * WIDTH, WIDTH), 0).to(tl.float32)
+        if totals_ptr is not None:
+            of_tiles = tl.load(totals_ptr + tile, tile < count, other=0.0)
+            all_classes = tl.sum(of_tiles, 0)
+        classed = tl.load(classed_ptr + token * count + tile, tile < count, other=0.0)
+        classed = tl.sum(tl.where(tile < count, classed + of_tiles * (tops - top), 0.0), 0)
+        each = each * (1.0 - smoothing) + spread * (all_classes * log_total - classed)
+    if z_loss is not None:
+        each += z_loss * (top + log_total) * (top + log_total)
+    tl.store(loss_ptr + token * loss_stride, tl.where(counts, each, 0.0))
     tl.store(top_ptr + token * top_stride, top)
     tl.store(total_ptr + token * total_stride, total)
     if others_ptr is not None:
         tl.store(others_ptr + token * others_stride, rest)
-    if own_p_ptr is not None:
-        tl.store(own_p_ptr + token, -(rest / total) * weight)
+    if predicted_ptr is not None:
+        tl.store(predicted_ptr + token * predicted_stride, predicted)
+    if mixed_ptr is not None:
+        mixed = tl.load(mixed_ptr + token * count + tile, tile < count, other=0.0)
+        mixed = tl.sum(powers * mixed + sums * product_or_zero(powers, tops - top), 0)
+        tl.store(entropy_ptr + token * entropy_stride, log_total - (mixed + product_or_zero(mine, predicted)) / total)
+        tl.store(logprob_ptr + token * logprob_stride, -nll)
+        tl.store(lse_ptr + token * lse_stride, top + log_total)
+        ahead = tl.load(ahead_ptr + token, here, other=-1)
+        before = tl.max(((tile < ahead) & (tops >= top)).to(tl.int32), 0)
+        first = (predicted == 0.0) & (ahead >= 0) & (before == 0)
+        tl.store(correct_ptr + token * correct_stride, counts & here & first)
+    if scale_ptr is not None:
+        alpha, _, delta, own_p = slopes(
+            here, tl.load(scale_ptr + token), None, None, None, top, total, rest, predicted, None, own_class,
+            all_classes, smoothing, spread, z_loss, cap, logit_scale,
+        )  # fmt: skip
+        tl.store(own_p_ptr + token, own_p)
+        if delta_ptr is not None:
+            tl.store(delta_ptr + token, delta)
+        if REWEIGHS:
+            tl.store(scale_ptr + token, alpha)
 
 
 def merging(
@@ -96,23 +143,33 @@ def merging(
     )  # fmt: skip
 
 
-def merging_for_training(
-    tiles: TileStatistics, tokens: int, strides: Sequence[int], device: torch.device, *, others: bool
-) -> NamedKernel:
-    """A kernel of `merge_for_training`; the strides are those of top, total, others and loss.
+RESULTS = ("top", "total", "others", "loss", "predicted", "logprob", "entropy", "lse", "correct")
+"""What `merge_for_training` can find of a token."""
 
-    It leaves sums over the others, or p of the own targets instead.
+
+def merging_for_training(
+    call: Call, tiles: TileStatistics, tokens: int, strides: Mapping[str, int], *, weighs: bool
+) -> NamedKernel:
+    """A kernel of `merge_for_training`; the strides are those of what is wanted of `RESULTS`.
+
+    If it `weighs`, it also finds what p needs to know of a token.
     """
-    names = ("scale", "maxima", "sums", "chosen", "top", "total")
+    options, vocabulary = tiles.options, call.dims.V
+    of_tiles = ("maxima", "sums", "chosen", "classed", "mixed", "ahead")
+    weights, classes = F32 if weighs else None, F32 if options.classes else None
     return NamedKernel(
-        merge_for_training, (tokens,), device,
+        merge_for_training, (tokens,), call.device,
         (
-            Operand("own", I64), *(Operand(name, F32) for name in names), Operand("others", F32 if others else None),
-            Operand("loss", F32), Operand("own_p", None if others else F32),
+            Operand.of(call, "target"), Operand("own", I64), Operand("scale", weights),
+            Operand("classes", classes), Operand("totals", classes if options.smoothing else None),
+            *(Operand(name, tiles.dtype(name)) for name in of_tiles),
+            Operand("own_p", weights), Operand("delta", weights if options.smoothing else None),
+            *(Operand(name, (BOOL if name == "correct" else F32) if name in strides else None) for name in RESULTS),
         ),
         {
-            "count": tiles.count, "top_stride": strides[0], "total_stride": strides[1],
-            "others_stride": strides[2], "loss_stride": strides[3],
+            "count": tiles.count, "vocabulary": vocabulary, "ignored": call["ignore_index"],
+            **options.loss_numbers(vocabulary), "target_stride": call["target"].strides[0],
+            **{f"{name}_stride": strides.get(name, 0) for name in RESULTS},
         },
-        {"BLOCK": tiles.block},
+        {"REWEIGHS": options.changes_weights, "BLOCK": tiles.block, "WIDTH": TILE[1]},
     )  # fmt: skip

@@ -7,7 +7,7 @@ import triton.language as tl
 from aclgrad.core.spec import BF16, F16, F32
 from aclgrad.gpu.launch import jit
 
-from ..maths import exponential, largest
+from ..maths import exponential, largest, logits_of, product_or_zero
 
 ROUNDING = {F32: 0, F16: 1, BF16: 2}
 
@@ -24,51 +24,84 @@ def as_rounded(x, ROUNDING: tl.constexpr):
 
 @jit
 def row_statistics(
-    source_ptr, logits_ptr, own_ptr, maxima_ptr, sums_ptr, chosen_ptr,
-    first, columns, source_row, logits_row, logits_column, tiles_row,
-    ROUNDING: tl.constexpr, EXACT: tl.constexpr, SHIFTS: tl.constexpr, SPAN: tl.constexpr, WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
+    source_ptr, logits_ptr, own_ptr, biases_ptr, classes_ptr,
+    maxima_ptr, sums_ptr, chosen_ptr, classed_ptr, mixed_ptr, ahead_ptr,
+    first, columns, source_row, logits_row, logits_column, tiles_row, factor, cap,
+    ROUNDING: tl.constexpr, EXACT: tl.constexpr, SHIFTS: tl.constexpr, PRECISE: tl.constexpr, SPAN: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One token's statistics over some columns, of which the first is row `first` of the weight; their copy, if wanted.
 
-    Every line of the columns changes the largest logit, and with it what the sum so far is worth. `EXACT` leaves the
-    own target out of the sum. A copy that `SHIFTS` is less the largest logit, which all tiles of the columns then have.
+    Every line of the columns changes the largest logit, and with it what the sums so far are worth. `EXACT` leaves the
+    own target out of the sum. A copy that `SHIFTS` is less the largest logit, which all tiles of the columns then have;
+    they have it where something is summed by class, too. The softcap is `PRECISE` to a float32.
     """
     token = tl.program_id(0).to(tl.int64)
     target = tl.load(own_ptr + token) - first
     top = tl.full((), float("-inf"), tl.float32)
     total = tl.zeros((), tl.float32)
+    mine = tl.zeros((), tl.float32)
+    classed, seen, mixed = tl.zeros((), tl.float32), tl.zeros((), tl.float32), tl.zeros((), tl.float32)
+    lead = tl.zeros((), tl.int32)  # the first column of the largest logit
     start = 0
     while start < columns:
         column = start + tl.arange(0, BLOCK)
         inside = column < columns
         x = tl.load(source_ptr + token * source_row + column, inside, other=float("-inf")).to(tl.float32)
         x = as_rounded(x, ROUNDING)
+        if factor is not None or biases_ptr is not None:
+            x = logits_of(x, biases_ptr, first + column, inside, factor, cap, PRECISE)
+            x = tl.where(inside, x, float("-inf"))
+            mine += tl.sum(tl.where(column == target, x, 0.0), 0)
         if logits_ptr is not None and not SHIFTS:
             at = token * logits_row + column.to(tl.int64) * logits_column
             tl.store(logits_ptr + at, x.to(logits_ptr.dtype.element_ty), inside)
         here = largest(x)
         higher = tl.where((here > top) | (here != here), here, top)
         shift = tl.where(higher == float("-inf"), 0.0, higher)
+        if ahead_ptr is not None:
+            lead = tl.where(here > top, tl.min(tl.where(x == here, column, columns), 0), lead)
+        moved = tl.where(top == float("-inf"), 0.0, top - shift)
+        if classed_ptr is not None:
+            weight = tl.where(inside, 1.0, 0.0)
+            if classes_ptr is not None:
+                weight = tl.load(classes_ptr + first + column, inside, other=0.0)
+            classed += seen * moved + tl.sum(tl.where(inside, (x - shift) * weight, 0.0), 0)
+            seen += tl.sum(weight, 0)
         if EXACT:
             x = tl.where(column == target, float("-inf"), x)
-        total = total * exponential(top - shift, True) + tl.sum(exponential(x - shift, True), 0)
+        e = exponential(x - shift, True)
+        if mixed_ptr is not None:
+            mixed = exponential(top - shift, True) * (mixed + moved * total) + tl.sum(product_or_zero(e, x - shift), 0)
+        total = total * exponential(top - shift, True) + tl.sum(e, 0)
         top = higher
         start += BLOCK
     tl.store(maxima_ptr + token * tiles_row, top)
     tl.store(sums_ptr + token * tiles_row, total)
+    if classed_ptr is not None:
+        tl.store(classed_ptr + token * tiles_row, classed)
+    if mixed_ptr is not None:
+        tl.store(mixed_ptr + token * tiles_row, mixed)
     if (target >= 0) & (target < columns):
-        x = tl.load(source_ptr + token * source_row + target).to(tl.float32)
-        tl.store(chosen_ptr + token, as_rounded(x, ROUNDING))
-    if SHIFTS:
+        if factor is not None or biases_ptr is not None:
+            tl.store(chosen_ptr + token, mine)
+        else:
+            x = tl.load(source_ptr + token * source_row + target).to(tl.float32)
+            tl.store(chosen_ptr + token, as_rounded(x, ROUNDING))
+        if ahead_ptr is not None:
+            tl.store(ahead_ptr + token, tl.where(lead == target, first // WIDTH, -1))
+    if SHIFTS or classed_ptr is not None:
         tile = tl.arange(0, SPAN)
         tl.store(maxima_ptr + token * tiles_row + tile, top + tl.zeros((SPAN,), tl.float32), tile * WIDTH < columns)
+    if SHIFTS:
         shift = tl.where(top == float("-inf"), 0.0, top)
         start = 0
         while start < columns:
             column = start + tl.arange(0, BLOCK)
             inside = column < columns
-            x = tl.load(source_ptr + token * source_row + column, inside, other=0.0) - shift
+            x = tl.load(source_ptr + token * source_row + column, inside, other=0.0)
+            if factor is not None or biases_ptr is not None:
+                x = logits_of(x, biases_ptr, first + column, inside, factor, cap, PRECISE)
             at = token * logits_row + column.to(tl.int64) * logits_column
-            tl.store(logits_ptr + at, x.to(logits_ptr.dtype.element_ty), inside)
+            tl.store(logits_ptr + at, (x - shift).to(logits_ptr.dtype.element_ty), inside)
             start += BLOCK

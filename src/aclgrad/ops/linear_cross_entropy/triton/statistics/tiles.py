@@ -6,22 +6,43 @@ import torch
 import triton
 
 from aclgrad.core.memory import Scratch
-from aclgrad.core.spec import F32
+from aclgrad.core.spec import F32, I32
 from aclgrad.gpu.products import TILE
+
+from ..options import LogitOptions
 
 
 class TileStatistics:
-    """For each token and tile the largest logit and Σ exp(logit − largest); for each token its own target's logit."""
+    """For each token and tile the largest logit and Σ exp(logit − largest); for each token its own target's logit.
 
-    def __init__(self, tokens: int, vocabulary: int, scratch: Scratch) -> None:
-        self.count = triton.cdiv(vocabulary, TILE[1])
+    Where they are needed, also Σ class weight · (logit − largest) of a tile (`classed`) and
+    Σ exp(logit − largest) · (logit − largest) but of the own target (`mixed`); and for each token the first tile of
+    those that were searched together for its own target, or -1 if one of their columns is as large and precedes it
+    (`ahead`).
+    """
+
+    def __init__(self, tokens: int, vocabulary: int, scratch: Scratch, options: LogitOptions) -> None:
+        self.count, self.options = triton.cdiv(vocabulary, TILE[1]), options
         self.block = triton.next_power_of_2(self.count)
-        shapes = {"maxima": (tokens, self.count), "sums": (tokens, self.count), "chosen": (tokens,)}
-        self._pieces = {name: scratch.tensor(shape, F32) for name, shape in shapes.items()}
+        of_tiles = ("maxima", "sums", *options.tile_sums)
+        self._pieces = {name: scratch.tensor((tokens, self.count), F32) for name in of_tiles}
+        self._pieces["chosen"] = scratch.tensor((tokens,), F32)
+        if options.statistics:
+            self._pieces["ahead"] = scratch.tensor((tokens,), I32)
+
+    def dtype(self, name: str) -> torch.dtype | None:
+        """Of a statistic; None of one that is not needed."""
+        piece = self._pieces.get(name)
+        return None if piece is None else piece.dtype
 
     def views(self, tokens: int, workspace: torch.Tensor) -> dict[str, torch.Tensor]:
-        """`maxima` and `sums` [tokens, tiles], and the `chosen` logits of the own targets [tokens]."""
+        """Those that there are, [tokens, tiles] or [tokens]."""
         return {name: piece.view(workspace)[:tokens] for name, piece in self._pieces.items()}
+
+
+def part(statistics: dict[str, torch.Tensor], tile: int) -> dict[str, torch.Tensor]:
+    """The statistics of the tiles from this one on."""
+    return {name: each[:, tile:] if each.dim() == 2 else each for name, each in statistics.items()}
 
 
 class Strip:

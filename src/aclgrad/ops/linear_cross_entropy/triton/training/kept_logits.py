@@ -13,6 +13,8 @@ weight_grad is added up over the chunks: in float32 if such sums are within thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from aclgrad.core.memory import Scratch
@@ -23,8 +25,11 @@ from aclgrad.gpu.operands import Given, NamedKernel
 from aclgrad.gpu.products import TILE
 
 from .. import choose
-from ..choose import STRIP_COLUMNS
+from ..choose import STRIP_COLUMNS, Chunk
+from ..column_sums import ColumnSums
+from ..columns import ColumnVectors
 from ..layout import LEADING, round_up
+from ..options import LogitOptions
 from ..probabilities.from_kept_logits import kept_dtype, probabilities_of_span
 from ..products import Factor, GradientSums
 from ..statistics.compute import Statistics
@@ -41,7 +46,8 @@ def _strip(call: Call, tokens: int, budget: int, scratch: Scratch) -> Strip | No
 class InWeightGrad:
     """The first tokens, whose logits are kept in the memory of weight_grad."""
 
-    def __init__(self, call: Call, tokens: int, budget: int) -> None:
+    def __init__(self, call: Call, tokens: int, budget: int, results: Mapping[str, int]) -> None:
+        """`results` are the strides of what is wanted of every token, for `merging_for_training`."""
         features, vocabulary = call.dims[1:]
         dtype, device, weight = call["input"].dtype, call.device, call["weight"]
         scratch = Scratch()
@@ -49,9 +55,9 @@ class InWeightGrad:
         x, w = Factor(call["input"], tokens, scratch), Factor(weight, STRIP_COLUMNS, scratch)
         columns = choose.block_columns(call, tokens, budget)
         self._spans = [(v, min(v + columns, vocabulary)) for v in range(0, vocabulary, columns)]
-        tiles = TileStatistics(tokens, vocabulary, scratch)
+        tiles = TileStatistics(tokens, vocabulary, scratch, LogitOptions.of(call))
         strip = _strip(call, tokens, budget, scratch)
-        self._statistics, self._fills = [], []
+        self._statistics, self._fills, self._bias_grad = [], [], []
         for start, end in self._spans:
             logits = Meta((tokens, end - start), (end - start, 1), kept_dtype(dtype), device)
             rows = Meta((end - start, features), weight.strides, dtype, device)
@@ -59,7 +65,9 @@ class InWeightGrad:
                 Statistics(tokens, x, w, rows, logits, tiles, scratch, start, exact=True, strip=strip)
             )  # fmt: skip
             self._fills.append(probabilities_of_span(call, tiles, tokens, (start, end), end - start, columns))
-        self._merge = merging_for_training(tiles, tokens, (1, 1, 1, 1), device, others=False)
+            if call["bias_grad"] is not None:
+                self._bias_grad.append(ColumnSums(call, Chunk(0, tokens, start, end), columns, begins=True))
+        self._merge = merging_for_training(call, tiles, tokens, results, weighs=True)
         self._p = scratch.tensor((tokens, columns), dtype)
         heights = [end - start for start, end in self._spans]
         self._weight_grad = GradientSums(call["weight_grad"], heights, 1, scratch)
@@ -68,7 +76,7 @@ class InWeightGrad:
             self._input_grad = GradientSums(call["input_grad"], [tokens], len(heights), scratch)
         self.workspace = scratch.size
 
-    def __call__(self, given: Given, of_all: TokenVectors, workspace: torch.Tensor) -> None:
+    def __call__(self, given: Given, of_all: TokenVectors, columns: ColumnVectors, workspace: torch.Tensor) -> None:
         """Compute; `of_all` are the vectors of all tokens."""
         here = self._tokens
         x, tokens = given["input"][here], of_rows(of_all, here)
@@ -78,14 +86,16 @@ class InWeightGrad:
             memory[start:end].view(-1)[: len(x) * (end - start)].view(len(x), end - start) for start, end in self._spans
         ]
         for (start, end), statistics, logits in zip(self._spans, self._statistics, blocks, strict=True):
-            tiles = statistics(x, weight[start:end], logits, tokens["own"], workspace)
-        self._merge({**tokens, **tiles})
+            tiles = statistics(x, weight[start:end], logits, tokens["own"], columns, workspace)
+        self._merge({**columns, **tokens, **tiles})
         final = self._spans[-1]
-        for span, fill, logits in zip(self._spans, self._fills, blocks, strict=True):
+        for index, (span, fill, logits) in enumerate(zip(self._spans, self._fills, blocks, strict=True)):
             rows = slice(*span)
             p = self._p.view(workspace)[:, : rows.stop - rows.start]
             maxima = None if p.dtype == F32 else tiles["maxima"][:, rows.start // TILE[1] :]
-            fill({**tokens, "source": logits, "p": p, "maxima": maxima})
+            fill({**columns, **tokens, "source": logits, "p": p, "maxima": maxima})
+            if self._bias_grad:
+                self._bias_grad[index](given["bias_grad"][rows], p)
             self._weight_grad(weight_grad[rows], p.t(), x, workspace, first=True, last=True)
             if self._input_grad is not None:
                 out = input_grad[here]
@@ -100,14 +110,15 @@ class InWeightGrad:
 class InWorkspace:
     """The tokens from `start` on, whose logits are kept in the workspace, a chunk of tokens at a time."""
 
-    def __init__(self, call: Call, start: int, budget: int) -> None:
+    def __init__(self, call: Call, start: int, budget: int, results: Mapping[str, int]) -> None:
+        """`results` as above."""
         tokens, _, vocabulary = call.dims
         dtype, device = call["input"].dtype, call.device
         scratch = Scratch()
         rows, leading = choose.chunk_rows(call, budget), round_up(vocabulary, LEADING)
         w = Factor(call["weight"], STRIP_COLUMNS, scratch)
         self._x = Factor(call["input"], rows, scratch)
-        tiles = TileStatistics(rows, vocabulary, scratch)
+        tiles = TileStatistics(rows, vocabulary, scratch, LogitOptions.of(call))
         strip = _strip(call, rows, budget, scratch)
         self._p = scratch.tensor((rows, leading), dtype)
         self._chunks = [slice(t, min(t + rows, tokens)) for t in range(start, tokens, rows)]
@@ -120,10 +131,17 @@ class InWorkspace:
                     Statistics(
                         height, self._x, w, call["weight"], logits, tiles, scratch, exact=True, strip=strip
                     ),
-                    merging_for_training(tiles, height, (1, 1, 1, 1), device, others=False),
+                    merging_for_training(call, tiles, height, results, weighs=True),
                     probabilities_of_span(call, tiles, height, (0, vocabulary), leading, leading),
                 )  # fmt: skip
-        self._begun = start > 0  # somebody wrote to weight_grad before
+        self._begun = start > 0  # somebody wrote to weight_grad and bias_grad before
+        self._bias_grad = []
+        if call["bias_grad"] is not None:
+            self._bias_grad = [
+                ColumnSums(call, Chunk(0, height, 0, vocabulary), leading, begins=not (index or self._begun))
+                for index, height in enumerate(heights)
+            ]
+        self._fills = any(call[name] is not None for name in ("input_grad", "weight_grad", "bias_grad"))
         self._input_grad, self._weight_grad = (
             None
             if call[name] is None
@@ -135,17 +153,22 @@ class InWorkspace:
         )
         self.workspace = scratch.size
 
-    def __call__(self, given: Given, of_all: TokenVectors, workspace: torch.Tensor) -> None:
+    def __call__(self, given: Given, of_all: TokenVectors, columns: ColumnVectors, workspace: torch.Tensor) -> None:
         """Compute; `of_all` are the vectors of all tokens."""
         x, weight, input_grad, weight_grad = (given[name] for name in ("input", "weight", "input_grad", "weight_grad"))
-        for here in self._chunks:
+        for index, here in enumerate(self._chunks):
             statistics, merge, fill = self._plans[here.stop - here.start]
             tokens = of_rows(of_all, here)
             p = self._p.view(workspace)[: here.stop - here.start, : len(weight)]
             logits = p.view(kept_dtype(p.dtype))
-            tiles = statistics(self._x(x[here], workspace), weight, logits, tokens["own"], workspace)
-            merge({**tokens, **tiles})
-            fill({**tokens, "source": logits, "p": p, "maxima": None if p.dtype == F32 else tiles["maxima"]})
+            tiles = statistics(self._x(x[here], workspace), weight, logits, tokens["own"], columns, workspace)
+            merge({**columns, **tokens, **tiles})
+            if not self._fills:
+                continue
+            maxima = None if p.dtype == F32 else tiles["maxima"]
+            fill({**columns, **tokens, "source": logits, "p": p, "maxima": maxima})
+            if self._bias_grad:
+                self._bias_grad[index](given["bias_grad"], p)
             if self._input_grad is not None:
                 self._input_grad(input_grad[here], p, weight, workspace, first=True, last=True)
             if self._weight_grad is not None:

@@ -7,21 +7,23 @@ kept for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import triton.language as tl
 
 from aclgrad.core.backends import Launch
-from aclgrad.core.memory import Scratch
+from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.spec import F32, I64, U8, Call
 from aclgrad.gpu.launch import jit
-from aclgrad.gpu.operands import CallKernel, Operand
+from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
 from ...empty import Nothing, NoTokens
-from ...training import STATISTICS
+from ...training import OF_TOKENS
 from .. import choose
+from ..columns import Columns
+from ..options import LogitOptions
 from ..products import Factor
 from ..statistics.compute import Statistics
 from ..statistics.merge import merging_for_training
@@ -30,6 +32,9 @@ from ..tokens import views
 from .kept_logits import InWeightGrad, InWorkspace
 
 TOKENS_AT_A_TIME = 1024  # of the one program that looks at all of them
+OUTPUTS = {"others": "sum_exp_others", "predicted": "predicted_logits"}
+OUTPUTS |= {name: name for name in (*OF_TOKENS, "correct")}
+"""What `merge_for_training` finds for the caller, by the operators' names."""
 
 
 @jit
@@ -46,13 +51,22 @@ def counted(target_ptr, tokens, ignored, stride, BLOCK: tl.constexpr):
 
 
 @jit
+def divisor(normalizer_ptr, target_ptr, tokens, ignored, target_stride, BLOCK: tl.constexpr):
+    """What the mean is by: a number that the device holds, or how many tokens count."""
+    if normalizer_ptr is not None:
+        return tl.load(normalizer_ptr)
+    return counted(target_ptr, tokens, ignored, target_stride, BLOCK).to(tl.float32)
+
+
+@jit
 def share_tokens(
-    target_ptr, own_ptr, scale_ptr, tokens, vocabulary, ignored, target_stride, MEAN: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Each token's own row, -1 if it has none, and what its loss counts: NaN if it should have one."""
-    share = 1.0
-    if MEAN:
-        share = 1.0 / counted(target_ptr, tokens, ignored, target_stride, BLOCK).to(tl.float32)
+    target_ptr, token_weight_ptr, normalizer_ptr, own_ptr, scale_ptr,
+    tokens, vocabulary, ignored, target_stride, token_weight_stride, DIVIDES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Each token's own row, -1 if it has none, and if wanted what its loss counts: NaN if it should have one."""
+    by = 1.0
+    if DIVIDES:
+        by = divisor(normalizer_ptr, target_ptr, tokens, ignored, target_stride, BLOCK)
     start = 0
     while start < tokens:
         token = (start + tl.arange(0, BLOCK)).to(tl.int64)
@@ -60,38 +74,59 @@ def share_tokens(
         row = tl.load(target_ptr + token * target_stride, inside, other=ignored).to(tl.int64)
         here = (row >= 0) & (row < vocabulary)
         tl.store(own_ptr + token, tl.where(here, row, -1), inside)
-        tl.store(scale_ptr + token, tl.where(row != ignored, tl.where(here, share, float("nan")), 0.0), inside)
+        if scale_ptr is not None:
+            weight = 1.0
+            if token_weight_ptr is not None:
+                weight = tl.load(token_weight_ptr + token * token_weight_stride, inside, other=0.0)
+            share = weight / by
+            tl.store(scale_ptr + token, tl.where(row != ignored, tl.where(here, share, float("nan")), 0.0), inside)
         start += BLOCK
 
 
 @jit
 def add_losses(
-    target_ptr, losses_ptr, loss_ptr, tokens, ignored, target_stride, MEAN: tl.constexpr, BLOCK: tl.constexpr
-):
-    """The sum or the mean of the losses of all tokens."""
+    target_ptr, token_weight_ptr, normalizer_ptr, losses_ptr, loss_ptr,
+    tokens, ignored, target_stride, token_weight_stride, losses_stride, DIVIDES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The sum of the losses of all tokens, by their weights if they have some, or its mean."""
     sums = tl.zeros((BLOCK,), tl.float32)
     start = 0
     while start < tokens:
         token = (start + tl.arange(0, BLOCK)).to(tl.int64)
-        sums += tl.load(losses_ptr + token, token < tokens, other=0.0)
+        inside = token < tokens
+        each = tl.load(losses_ptr + token * losses_stride, inside, other=0.0)
+        if token_weight_ptr is not None:
+            row = tl.load(target_ptr + token * target_stride, inside, other=ignored).to(tl.int64)
+            weight = tl.load(token_weight_ptr + token * token_weight_stride, inside, other=0.0)
+            each = tl.where(row != ignored, each * weight, 0.0)
+        sums += each
         start += BLOCK
     result = tl.sum(sums, 0)
-    if MEAN:
-        result = result / counted(target_ptr, tokens, ignored, target_stride, BLOCK).to(tl.float32)
+    if DIVIDES:
+        result = result / divisor(normalizer_ptr, target_ptr, tokens, ignored, target_stride, BLOCK)
     tl.store(loss_ptr, result)
 
 
-def sharing(call: Call, own: Operand, scale: Operand, *, mean: bool) -> CallKernel:
+def sharing(call: Call, own: Piece, scale: Piece | None) -> CallKernel:
     """The kernel of `share_tokens`."""
     tokens, _, vocabulary = call.dims
+    (target, weight), strides = vectors(call, "target", "token_weight")
     return CallKernel(
-        call, share_tokens, (1,), [Operand.of(call, "target"), own, scale],
-        {
-            "tokens": tokens, "vocabulary": vocabulary, "ignored": call["ignore_index"],
-            "target_stride": call["target"].strides[0],
-        },
-        {"MEAN": mean, "BLOCK": TOKENS_AT_A_TIME},
+        call, share_tokens, (1,),
+        [target, weight, Operand.of(call, "normalizer"), Operand.at("own", own), Operand.at("scale", scale)],
+        {"tokens": tokens, "vocabulary": vocabulary, "ignored": call["ignore_index"], **strides},
+        {"DIVIDES": scale is not None and _divides(call), "BLOCK": TOKENS_AT_A_TIME},
     )  # fmt: skip
+
+
+def _divides(call: Call) -> bool:
+    """Whether the sum is divided by a number, or by how many tokens count."""
+    return bool(call["mean"]) or call["normalizer"] is not None
+
+
+def _result_strides(call: Call, names: Mapping[str, str]) -> dict[str, int]:
+    """The strides of outputs that are wanted, by the names that `merge_for_training` has for them."""
+    return {name: call[output].strides[0] for name, output in names.items() if call[output] is not None}
 
 
 class LossAndGradients:
@@ -99,26 +134,33 @@ class LossAndGradients:
 
     def __init__(self, call: Call) -> None:
         tokens = call.dims.BT
-        scratch = Scratch()
+        scratch, options = Scratch(), LogitOptions.of(call)
         self._names = tuple(call.spec.params)
-        vectors = {"own": I64, **dict.fromkeys(("scale", "top", "total", "loss", "own_p"), F32)}
-        self._tokens = {name: scratch.tensor((tokens,), dtype) for name, dtype in vectors.items()}
+        needed = ("scale", "top", "total", "loss", "own_p", *(["delta"] if options.smoothing else []))
+        vectors_there = {"own": I64, **dict.fromkeys(needed, F32)}
+        self._losses_given = call["losses"] is not None
+        if self._losses_given:
+            del vectors_there["loss"]
+        self._tokens = {name: scratch.tensor((tokens,), dtype) for name, dtype in vectors_there.items()}
+        self._columns = Columns(call, options, scratch)
+        results = {"top": 1, "total": 1, "loss": 1, **_result_strides(call, {"loss": "losses", **OUTPUTS})}
         budget = choose.BUDGET - scratch.size
         in_weight_grad = choose.tokens_in_weight_grad(call, budget)
         self._phases: list[InWeightGrad | InWorkspace] = []
         if in_weight_grad:
-            self._phases.append(InWeightGrad(call, in_weight_grad, budget))
+            self._phases.append(InWeightGrad(call, in_weight_grad, budget, results))
         if in_weight_grad < tokens:
-            self._phases.append(InWorkspace(call, in_weight_grad, budget))
+            self._phases.append(InWorkspace(call, in_weight_grad, budget, results))
         self._shared = scratch.tensor((max(phase.workspace for phase in self._phases),), U8)  # by one phase at a time
         self.workspace = scratch.size
-        own, scale = (Operand.at(name, self._tokens[name]) for name in ("own", "scale"))
-        self._share = sharing(call, own, scale, mean=call["mean"])
+        self._share = sharing(call, self._tokens["own"], self._tokens["scale"])
+        (target, weight), strides = vectors(call, "target", "token_weight")
+        losses = Operand.of(call, "losses") if self._losses_given else Operand.at("losses", self._tokens["loss"])
         self._add = CallKernel(
             call, add_losses, (1,),
-            [Operand.of(call, "target"), Operand.at("losses", self._tokens["loss"]), Operand.of(call, "loss")],
-            {"tokens": tokens, "ignored": call["ignore_index"], "target_stride": call["target"].strides[0]},
-            {"MEAN": call["mean"], "BLOCK": TOKENS_AT_A_TIME},
+            [target, weight, Operand.of(call, "normalizer"), losses, Operand.of(call, "loss")],
+            {"tokens": tokens, "ignored": call["ignore_index"], **strides, "losses_stride": results["loss"]},
+            {"DIVIDES": _divides(call), "BLOCK": TOKENS_AT_A_TIME},
         )  # fmt: skip
 
     @torch.no_grad()
@@ -126,11 +168,17 @@ class LossAndGradients:
         """Compute; see `Launch`."""
         assert workspace is not None  # every token has a place there
         given = dict(zip(self._names, (*args, *outs), strict=True))
-        tokens = views(self._tokens, workspace)
+        tokens = {"target": given["target"], **views(self._tokens, workspace)}
+        wanted = {"loss": given["losses"], **{name: given[output] for name, output in OUTPUTS.items()}}
+        tokens |= {name: output for name, output in wanted.items() if output is not None}
         self._share(args, outs, workspace)
+        columns = self._columns(args, outs, workspace)
         for phase in self._phases:
-            phase(given, tokens, self._shared.view(workspace))
+            phase(given, tokens, columns, self._shared.view(workspace))
         self._add(args, outs, workspace)
+        if given["logits_max"] is not None:  # p needs them without gaps
+            given["logits_max"].copy_(tokens["top"])
+            given["sum_exp_logits"].copy_(tokens["total"])
 
     def describe(self) -> str:
         """In words."""
@@ -142,17 +190,17 @@ class TokenLosses:
 
     def __init__(self, call: Call) -> None:
         tokens, _, vocabulary = call.dims
-        scratch = Scratch()
+        scratch, options = Scratch(), LogitOptions.of(call)
         self._names = tuple(call.spec.params)
-        self._tokens = {name: scratch.tensor((tokens,), dtype) for name, dtype in (("own", I64), ("scale", F32))}
-        own, scale = (Operand.at(name, piece) for name, piece in self._tokens.items())
-        self._share = sharing(call, own, scale, mean=False)
+        self._own = scratch.tensor((tokens,), I64)
+        self._share = sharing(call, self._own, None)
+        self._columns = Columns(call, options, scratch)
         self._x = Factor(call["input"], tokens, scratch)
         w = Factor(call["weight"], choose.STRIP_COLUMNS, scratch)
-        tiles = TileStatistics(tokens, vocabulary, scratch)
+        tiles = TileStatistics(tokens, vocabulary, scratch, options)
         self._statistics = Statistics(tokens, self._x, w, call["weight"], None, tiles, scratch, exact=True)
-        strides = [call[name].strides[0] for name in (*STATISTICS, "loss")]
-        self._merge = merging_for_training(tiles, tokens, strides, call.device, others=True)
+        self._results = {"top": "logits_max", "total": "sum_exp_logits", "loss": "loss", **OUTPUTS}
+        self._merge = merging_for_training(call, tiles, tokens, _result_strides(call, self._results), weighs=False)
         self.workspace = scratch.size
 
     @torch.no_grad()
@@ -160,12 +208,13 @@ class TokenLosses:
         """Compute; see `Launch`."""
         assert workspace is not None  # every token has a place there
         given = dict(zip(self._names, (*args, *outs), strict=True))
-        tokens = views(self._tokens, workspace)
+        own = self._own.view(workspace)
         self._share(args, outs, workspace)
+        columns = self._columns(args, outs, workspace)
         x = self._x(given["input"], workspace)
-        tiles = self._statistics(x, given["weight"], None, tokens["own"], workspace)
-        top, total, others = (given[name] for name in STATISTICS)
-        self._merge({**tokens, **tiles, "top": top, "total": total, "others": others, "loss": given["loss"]})
+        tiles = self._statistics(x, given["weight"], None, own, columns, workspace)
+        results = {name: given[output] for name, output in self._results.items()}
+        self._merge({**columns, **tiles, **results, "target": given["target"], "own": own})
 
     def describe(self) -> str:
         """In words."""
