@@ -154,12 +154,12 @@ def test_a_target_that_does_not_exist_makes_everything_undefined(dtype):
         x, w, target = head(5, 8, 30, dtype)
         target[2] = 30
         arguments = (x, w, target, -100, True, True, True)
-        loss, dx, dw = launched(OPERATOR, arguments)
+        loss, dx, dw, *_ = launched(OPERATOR, arguments)
         assert bool(loss.isnan()) and bool(dx[2].isnan().all()) and bool(dw.isnan().all())
         assert not bool(dx[0].isnan().any())
-        losses, *statistics = launched(training.losses, (x, w, target, -100))
+        losses, *statistics = launched(training.losses, (x, w, target, -100))[:4]
         assert losses.isnan().tolist() == [False, False, True, False, False]
-        dx, dw = launched(
+        dx, dw, _ = launched(
             training.gradients, (torch.ones(5), x, w, target, -100, *statistics, True, True)
         )  # fmt: skip
         assert bool(dx[2].isnan().all()) and bool(dw.isnan().all()) and not bool(dx[0].isnan().any())
@@ -169,7 +169,7 @@ def launched(operator, arguments):
     """Results of a plan, past the look at values that only a CPU's tensors get."""
     plan = operator.plan(arguments, backend="triton")
     outs = plan.allocate()
-    plan.launch(arguments, outs, plan.workspace())
+    plan.launch(operator.spec.completed(arguments), outs, plan.workspace())
     return outs
 
 
@@ -265,7 +265,7 @@ def test_phases_fit_the_budget(dims):
     tokens, hidden, rows = dims
     x, w = (torch.empty(n, hidden, dtype=torch.bfloat16, device="meta") for n in (tokens, rows))
     target = torch.empty(tokens, dtype=torch.int64, device="meta")
-    call, _ = OPERATOR.judge((x, w, target, -100, True, True, True))
+    call, _ = OPERATOR.judge(OPERATOR.spec.completed((x, w, target, -100, True, True, True)))
     budget = choose.BUDGET - 24 * tokens
     chunk, borrowed = choose.chunk_rows(call, budget), choose.tokens_in_weight_grad(call, budget)
     of_statistics = 8 * -(-rows // 256) + 4

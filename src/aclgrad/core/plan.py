@@ -124,6 +124,7 @@ class Operator:
 
         Straight to a kernel, or through torch's dispatcher where that has to know of the call (`core.dispatch`).
         """
+        args = tuple(self.spec.completed(args))
         if is_watched() or wants_dispatch(args) or (out is not None and wants_dispatch((out,))):
             return dispatched(self, args, out, backend, asked)
         try:
@@ -163,6 +164,7 @@ class Operator:
         soc: str | None = None,
     ) -> Plan:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
+        args = self.spec.completed(args)
         key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc)
         try:
             plan = self._plans.get(key)

@@ -184,6 +184,11 @@ class OpSpec:
         """The defaults of the arguments, `REQUIRED` for those that have none."""
         return tuple(arg.default for arg in self.args)
 
+    def completed(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with the defaults of those left out at the end; as they are if one of these has none."""
+        left_out = self.defaults[len(args) :]
+        return args if not left_out or left_out[0] is REQUIRED else (*args, *left_out)
+
     @cached_property
     def updated(self) -> tuple[int, ...]:
         """Positions of the arguments that are updated in place."""

@@ -82,7 +82,7 @@ def _differentiable_update(operator: Operator, known: Composed | None, message: 
         if known is not None and wants_gradient(args):
             return known.formula(*args)
         if wants_gradient([args[k] for k in spec.updated if k < len(args)] if spec.outs else args):
-            operator.judge((*args, *spec.defaults[len(args) :]))  # what else is wrong comes first
+            operator.judge(spec.completed(args))  # what else is wrong comes first
             raise Unsupported(message)
         with torch._C._AutoDispatchBelowAutograd():
             results = op(*args)
@@ -116,15 +116,15 @@ def schema(spec: OpSpec, overload: str = "") -> str:
 
 def define(operator: Operator) -> None:
     """Make the operator an op with its fake kernel."""
-    spec, defaults = operator.spec, operator.spec.defaults
+    spec = operator.spec
 
     def kernel(*args: Any, **flags: bool) -> Any:
-        complete = (*args, *defaults[len(args) :])  # the dispatcher leaves out what equals its default at the end
+        complete = spec.completed(args)  # the dispatcher leaves out what equals its default at the end
         outs = operator.run(complete, backend=chosen_backend.get(), asked=any(flags.values()))
         return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
 
     def fake(*args: Any, **flags: bool) -> Any:
-        _, produced = operator.judge((*args, *defaults[len(args) :]), asked=any(flags.values()))
+        _, produced = operator.judge(spec.completed(args), asked=any(flags.values()))
         return _returned(operator, allocated(produced), args)
 
     LIBRARY.define(schema(spec), tags=TAGS)
@@ -146,7 +146,7 @@ def _define_absent(operator: Operator) -> None:
     op = getattr(getattr(torch.ops, NAMESPACE), spec.name).default
 
     def kernel(*args: Any, **flags: bool) -> Any:
-        complete = (*args, *spec.defaults[len(args) :])
+        complete = spec.completed(args)
         for param, value in zip(spec.args, complete, strict=True):
             if is_optional_list(param) and value is not None:
                 raise WrongType(f"{param.name} is {type(value).__name__}, expected a list of tensors", param.name)

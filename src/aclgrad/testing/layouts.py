@@ -49,8 +49,6 @@ def apply(layout: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 def sentinel(count: int, dtype: torch.dtype) -> Tensor:
     """A flat buffer whose bytes are all the sentinel."""
-    if dtype == torch.bool:
-        return torch.zeros(count, dtype=dtype)
     return torch.full((count * dtype.itemsize,), SENTINEL, dtype=torch.uint8).view(dtype)
 
 

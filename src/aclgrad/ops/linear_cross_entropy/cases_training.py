@@ -34,7 +34,7 @@ class Options(NamedTuple):
         """The arguments."""
         wide = _wide(data.dtype)
         bias = data.normal(rows, dtype=wide) if self.bias else None
-        classes = data.normal(rows, dtype=wide).abs() if self.class_weight else None
+        classes = data.uniform(0.5, 1.5, rows, dtype=wide) if self.class_weight else None
         return bias, classes, *self[2:]
 
 
@@ -105,7 +105,7 @@ def _together(
     def make(data: Data) -> Sequence[Any]:
         x, w, target, ignored, *drawn = head(data)
         wide, extra = _wide(data.dtype), options != PLAIN
-        weights = data.normal(len(target), dtype=wide) if extra and weighs else None
+        weights = data.uniform(0.5, 1.5, len(target), dtype=wide) if extra and weighs else None
         number = torch.tensor(7.0, dtype=wide) if extra and mean else None
         bias = wants[2] and options.bias
         return x, w, target, ignored, mean, *wants[:2], *drawn, weights, number, bias, extra

@@ -47,11 +47,16 @@ class NoTokens:
 
     def __init__(self, call: Call) -> None:
         self._loss = math.nan if call["mean"] else 0.0
+        divides = call["normalizer"] is not None
+        self._normalizer = list(call.spec.params).index("normalizer") if divides else None
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Fill the outputs."""
         loss, *gradients = outs
-        loss.fill_(self._loss)
+        if self._normalizer is None:
+            loss.fill_(self._loss)
+        else:
+            loss.zero_().div_(args[self._normalizer])
         Zeros()(args, gradients, workspace)
 
     def describe(self) -> str:

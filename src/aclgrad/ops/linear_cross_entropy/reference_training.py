@@ -162,7 +162,7 @@ def _slopes(
     own = rest * own_p - of_nll * (of.others / of.total) - smoothing * classes[of.own[:, 0]]
     if isinstance(of_entropy, Tensor):
         slopes = slopes - of_entropy[:, None] * torch.where(p > 0, left * p, 0.0)
-        own = own - of_entropy * of.predicted * own_p
+        own = own - of_entropy * torch.where(own_p > 0, of.predicted * own_p, 0.0)
     return torch.where(of.missing[:, None], slopes, slopes.scatter(1, of.own, own[:, None]))
 
 

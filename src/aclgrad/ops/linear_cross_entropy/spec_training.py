@@ -74,7 +74,8 @@ _GRADIENTS = (
         "weight_grad", "weightGrad", FLOATS, shape_of("weight"), dtype_of("input"), wanted=_asked("wants_weight_grad")
     ),
     Out(
-        "bias_grad", "biasGrad", WIDE, lambda call: (call.dims.V,), wide_of("input"), wanted=_asked("wants_bias_grad")
+        "bias_grad", "biasGrad", WIDE, lambda call: (call.dims.V,), wide_of("input"), wanted=_asked("wants_bias_grad"),
+        rounded_as="input",
     ),
 )  # fmt: skip
 _FOUND = (

@@ -188,7 +188,9 @@ def weigh_tokens(
             bent = -float(entropy_grad[token * at.entropy_grad])
             rest -= bent * mean
         alpha[token], beta[token], delta[token] = of_nll + rest, bent, smoothing
-        slope = (rest + bent * own) * own_p - of_nll * (rest_sum / sums) - smoothing * class_weight
+        slope = rest * own_p - of_nll * (rest_sum / sums) - smoothing * class_weight
+        if own_p > 0.0:
+            slope += bent * own * own_p
         if of.softcap != 0.0:
             share = (own + largest) / of.softcap
             slope *= 1.0 - share * share
