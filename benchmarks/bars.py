@@ -97,6 +97,7 @@ ACCUMULATOR = {"8192_4096": 8192 * 4096 * 4, "4096_2048": 4096 * 2048 * 4, "1638
 CUDA_BARS = (
     faster("lstm/*/*", 1, "not slower than cuDNN"),
     ahead_of_all("nn.LinearCrossEntropyLoss/*/*"),
+    faster("nn.LinearCrossEntropyLoss/*_policy/*", 3, "≥ 3× verl's formula"),
     at_most("nn.LinearCrossEntropyLoss/*/*", "extra_bytes", 256 << 20, "extra memory ≤ 256 MiB"),
     within("hardsigmoid_backward/*/*", 1.03, "aten"),
     near_bound("hardsigmoid_backward/256Mi/*", 0.97),

@@ -6,15 +6,13 @@ dtype.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear
 
 import aclgrad.nn
 from aclgrad.core.meta import dtype_name
@@ -27,6 +25,7 @@ from aclgrad.testing.tolerance import naive_dtype
 from .contenders import Contender, same_inputs
 from .device import Device
 from .gate import Gate, verdict_of
+from .heads import JOBS, HeadJob, head_inputs, head_steps
 from .report import OURS, Row
 from .runner import timed_regime
 from .timing import Effort
@@ -96,65 +95,13 @@ def lstm(
     return Training("nn.LSTM", case, dtype, devices, make, contenders, flops)
 
 
-def head(tokens: int, features: int, classes: int, dtype: torch.dtype, devices: tuple[str, ...]) -> Training:
-    """A language model's head with the mean loss of its tokens."""
-
-    def make(data: Data) -> Sequence[Tensor]:
-        x, weight = data.normal(tokens, features), data.normal(classes, features, scale=features**-0.5)
-        return [x, weight, data.integers(0, classes, tokens)]
-
-    def contenders(args: Sequence[Tensor], device: Device | None) -> dict[str, Step]:
-        x, weight, target = (args[0].detach().requires_grad_(), args[1].detach().requires_grad_(), args[2])
-
-        def step(loss_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Step:
-            def run() -> Sequence[Tensor]:
-                loss = loss_of(x, weight, target)
-                return [loss.detach(), *torch.autograd.grad(loss, [x, weight])]
-
-            return run
-
-        losses: dict[str, Callable[..., Tensor]] = {OURS: aclgrad.nn.linear_cross_entropy, "eager torch": eager_head}
-        losses |= other_heads(device)
-        return {name: step(loss_of) for name, loss_of in losses.items()}
-
-    case = f"{tokens}_{features}_{classes}"
-    return Training(
-        "nn.LinearCrossEntropyLoss", case, dtype, devices, make, contenders, 6 * tokens * features * classes
-    )
-
-
-def eager_head(x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
-    """All logits at once, the loss in float32."""
-    logits = linear(x, weight)
-    return cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), target)
-
-
-def other_heads(device: Device | None) -> dict[str, Callable[..., Tensor]]:
-    """Those that can be had here: torch.compile if asked for, Liger and Apple's where they are installed."""
-    found: dict[str, Callable[..., Tensor]] = {}
-    if device is None or device.kind != "cuda":
-        return found
-    if device.compiling:
-        found["torch.compile"] = torch.compile(eager_head, dynamic=False)
-    liger = _installed("liger_kernel.ops.fused_linear_cross_entropy")
-    if liger is not None:
-        function = liger.LigerFusedLinearCrossEntropyFunction
-        found["Liger"] = lambda x, weight, target: _first(function.apply(x, weight, target))
-    cce = _installed("cut_cross_entropy")
-    if cce is not None:
-        found["CCE"] = cce.linear_cross_entropy
-    return found
-
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, tuple) else value
-
-
-def _installed(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def head(job: HeadJob, sizes: tuple[int, int, int], dtype: torch.dtype, devices: tuple[str, ...]) -> Training:
+    """A language model's head: tokens, features, classes."""
+    tokens, features, classes = sizes
+    case = "_".join(map(str, (*sizes, job.name))) if job.name else "_".join(map(str, sizes))
+    flops = 6 * tokens * features * classes
+    make, steps = partial(head_inputs, sizes), partial(head_steps, job)
+    return Training("nn.LinearCrossEntropyLoss", case, dtype, devices, make, steps, flops)
 
 
 TRAININGS = (
@@ -171,9 +118,12 @@ TRAININGS = (
         )
         for dtype in (F32, F16)
     ),
-    head(1024, 1024, 32000, BF16, CPU),
-    head(1024, 1024, 32000, F32, CPU),
-    *(head(*sizes, BF16, CUDA) for sizes in ((8192, 4096, 128256), (8192, 4096, 16032), (4096, 2048, 32000))),
+    *(head(job, (1024, 1024, 32000), dtype, CPU) for job in JOBS for dtype in (BF16, F32)),
+    *(
+        head(job, sizes, BF16, CUDA)
+        for job in JOBS
+        for sizes in ((8192, 4096, 128256), (8192, 4096, 16032), (4096, 2048, 32000))
+    ),
 )
 
 

@@ -24,7 +24,7 @@ from aclgrad.cpu.gemm import gemm_for
 
 from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
-from .choose import BLOCK_PARTS, kept_tokens, training_parts
+from .choose import kept_tokens, training_parts
 from .gradient_plan import plan_gradient
 from .losses import MEASURED, Losses, Vectors, kept_dtype, wide_of
 from .options import ClassVectors
@@ -128,7 +128,8 @@ class TokenGradients:
         scratch = Scratch()
         self._names = tuple(call.spec.params)
         self._classes = ClassVectors(call, wide_of(call), scratch)
-        self._slopes = Slopes(call, call["grad"], call.values, scratch, 0, BLOCK_PARTS)
+        parts = training_parts(gemm_for(call["input"].dtype))
+        self._slopes = Slopes(call, call["grad"], call.values, scratch, 0, parts)
         self._shared = scratch.size
 
     @property
