@@ -62,7 +62,11 @@ def ahead_of_all(rows: str) -> Bar:
 CPU_BARS = (
     faster("nn.LSTM/*/*", 1, "not slower than nn.LSTM, forward and backward"),
     faster("nn.LinearCrossEntropyLoss/*/*", 1, "not slower than eager, forward and backward"),
-    at_most("nn.LinearCrossEntropyLoss/*/*", "extra_bytes", 4 * 1024 * 32000 / 8, "extra memory ≤ 4·BT·V / 8"),
+    *(
+        at_most(f"nn.LinearCrossEntropyLoss/*{job}/*", "extra_bytes", 4 * 1024 * 32000 / 8, "extra memory ≤ 4·BT·V / 8")
+        for job in ("_32000", "_options")
+    ),
+    at_most("nn.LinearCrossEntropyLoss/*_policy/*", "extra_bytes", 256 << 20, "extra memory ≤ 256 MiB"),
     within("hardsigmoid_backward/1Mi/*", 1.10, "aten"),
     within("hardsigmoid_backward/16Mi/*", 1.10, "aten"),
     faster("lstm_cell_backward/B1024_H1024/float32", 6, "≥ 6× eager"),

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "training"
 def train(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield importlib.import_module("train")
-    for name in ("train", "models", "text"):
+    for name in ("train", "causal", "models", "text"):
         sys.modules.pop(name, None)
 
 
@@ -54,3 +54,10 @@ def test_the_text_is_the_same_for_a_seed_and_has_no_braces(train):
     assert set(text.alphabet) <= set("abcdefghijklmnopqrstuvwxyz. ")
     x, target = text.batch(torch.Generator().manual_seed(0), 4, 9)
     assert x.shape == target.shape == (4, 9) and torch.equal(x[:, 1:], target[:, :-1])
+
+
+def test_a_causal_model_whose_loss_is_exchanged(train):  # which puts the folder on the path
+    causal = importlib.import_module("causal")
+    theirs, ours = (causal.train(kind, steps=6) for kind in (causal.CausalModel, causal.WithoutLogits))
+    assert ours[-1] < ours[0] - 0.2
+    assert ours == pytest.approx(theirs, rel=1e-5)
