@@ -5,8 +5,12 @@ left out without a GPU, which the summary says in one line.
 
 Kernels run on one thread unless a test says otherwise: most tensors here are so small that threads would spend the time
 waiting for each other, and pytest's workers share the cores.
+
+The garbage collector seldom looks: to compile and to interpret makes hundreds of thousands of small objects, and every
+look passes over all that torch and the tests have loaded.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -56,6 +60,13 @@ def pytest_collection_modifyitems(config, items):
         middle = min(len(items) // 2, len(others))
         items[:] = [*others[:middle], *interpreted, *others[middle:]]
     return result
+
+
+def pytest_collection_finish():
+    """Let the garbage collector forget what stays, and look at what comes a hundred times less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(70_000, *gc.get_threshold()[1:])
 
 
 def _is_long_to_interpret(item):

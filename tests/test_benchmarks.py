@@ -34,6 +34,7 @@ from aclgrad.testing.verdicts import run as written
 
 DEVICE = Cpu()
 GLANCE = Effort(seconds=0.0, fewest=2, most=2, limit=0.0)
+AT_ONCE = ("--quick", "--wait", "0")  # for no other program
 NAMES = [operator.spec.name for operator in operators()]
 QUICK_ROWS = ("hardsigmoid_backward", "hardsigmoid_", "lstm_backward", "token_losses", "batch_norm_stats")
 """One output and several, in place, with and without products, with a peer and without; other operators are slow."""
@@ -104,17 +105,17 @@ def small_rates(monkeypatch):
 
 
 def test_a_red_gate_is_the_exit_status(wrong_kernel, small_rates, capsys):
-    assert command.main(["--only", "hardsigmoid_backward/1Ki/float32", "--quick"]) == 1
+    assert command.main([*AT_ONCE, "--only", "hardsigmoid_backward/1Ki/float32"]) == 1
     assert "1 red" in capsys.readouterr().out
 
 
 def test_a_pattern_that_matches_nothing_is_an_error(small_rates, capsys):
-    assert command.main(["--only", "no_such_row", "--quick"]) == 2
+    assert command.main([*AT_ONCE, "--only", "no_such_row"]) == 2
     assert "no row matches 'no_such_row'" in capsys.readouterr().out
 
 
 def test_the_command_on_one_row_saves_nothing(tmp_path, small_rates, capsys):
-    assert command.main(["--only", "hardsigmoid_backward/1Ki/float32", "--quick", "--results", str(tmp_path)]) == 0
+    assert command.main([*AT_ONCE, "--only", "hardsigmoid_backward/1Ki/float32", "--results", str(tmp_path)]) == 0
     assert "gates: 1 green, 0 red" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 

@@ -19,14 +19,15 @@ def pytest_collection_modifyitems(config, items):
     """Leave out what the Triton kernels do not run: float64, whose refusal is a test of its own.
 
     The interpreter does not run what is large either. A dtype beyond a case's first is a kernel of its own, to be
-    compiled or interpreted, and slow; but each operator's first smoke case is called in every dtype.
+    compiled or interpreted, and slow; but each operator's first smoke case is called in every dtype. Interpreted in all
+    layouts are these first cases; the others are slow.
     """
     left_out = {item for item in items if _is_for_triton(item) and _cannot_run(_params(item))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if _is_another_dtype(_params(item)):
+        if _is_another_dtype(_params(item)) or _is_another_case_of_layouts(_params(item)):
             item.add_marker(pytest.mark.slow)
 
 
@@ -47,8 +48,15 @@ def _is_another_dtype(params) -> bool:
     case, dtype = params.get("case"), params.get("dtype")
     if GPU or not isinstance(case, Case) or dtype in (None, case.dtypes[0]):
         return False
-    first = next(each for each in suite(params["operator"].spec).cases if SMOKE in each.tags)
-    return "backend" not in params or case is not first
+    return "backend" not in params or case is not _first_case(params["operator"])
+
+
+def _is_another_case_of_layouts(params) -> bool:
+    return not GPU and params.get("kernels") == "triton" and params["case"] is not _first_case(params["operator"])
+
+
+def _first_case(operator) -> Case:
+    return next(case for case in suite(operator.spec).cases if SMOKE in case.tags)
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from digests import digests
+from digests import FIRST_DTYPE, digests
 
 from aclgrad.testing.cases import SMOKE
 
 PROGRAM = Path(__file__).with_name("digests.py")
 BACKENDS = [
-    pytest.param("cpu", [SMOKE], id="cpu"),
+    pytest.param("cpu", [FIRST_DTYPE, SMOKE], id="cpu"),
+    pytest.param("cpu", [SMOKE], id="cpu in all dtypes", marks=pytest.mark.slow),
     pytest.param("triton", [], id="triton", marks=pytest.mark.needs_gpu),
 ]
 

@@ -15,10 +15,10 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 OTHER_MACHINES = (
     (gemm_tile.AVX512, torch.bfloat16),
     (gemm_tile.AVX2, torch.float32),
-    (gemm_tile.AVX2, torch.float16),
+    pytest.param(gemm_tile.AVX2, torch.float16, marks=pytest.mark.slow),
     (gemm_tile.NEON, torch.float32),
-    (gemm_tile.NEON, torch.float64),
-    (gemm_tile.GENERIC, torch.bfloat16),
+    pytest.param(gemm_tile.NEON, torch.float64, marks=pytest.mark.slow),
+    pytest.param(gemm_tile.GENERIC, torch.bfloat16, marks=pytest.mark.slow),
 )
 GUARD = 64  # bytes behind the scratch memory, and columns beside C, that must stay as they are
 

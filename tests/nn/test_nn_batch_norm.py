@@ -53,7 +53,7 @@ def test_half_inputs_with_float_parameters(dtype):
     assert [result.dtype for result in results] == [dtype, dtype, torch.float32, torch.float32]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float64, marks=pytest.mark.slow)])
 def test_to_dtype(dtype):
     assert_same_as_torch(norm().to(dtype), batch(dtype), batch(dtype, seed=1), run=several_steps)
 
@@ -146,7 +146,9 @@ def test_convert_sync_batchnorm_then_convert():
     assert type(aclgrad.nn.convert(model)[1]) is aclgrad.nn.SyncBatchNorm
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("eps", [1e-5, 1e-3, 1.0])
 @pytest.mark.parametrize("deviation", [0.0, 1e-6, 1e-4, 1e-2, 1.0, 100.0])
 def test_a_variance_far_below_eps_is_remembered(deviation, eps, dtype):

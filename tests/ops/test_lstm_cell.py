@@ -7,6 +7,7 @@ import aclgrad
 from aclgrad.ops.lstm_cell import reference
 
 INPUTS = ("grad_hy", "grad_c", "cx", "cy", "storage")
+OTHERS = (torch.float16, torch.bfloat16, torch.float64)
 
 
 def inputs(n=6, h=4, dtype=torch.float32, seed=0):
@@ -111,7 +112,7 @@ def test_gates_that_are_infinite_saturate_and_undefined_ones_spread(dtype, backe
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in OTHERS)])
 def test_every_layout_gives_the_same_bits(dtype, bias):
     """Also where only some operands are odd, and where the outputs are."""
     layouts = (lambda t: t.t().contiguous().t(), lambda t: torch.stack([t, t], -1)[..., 0])

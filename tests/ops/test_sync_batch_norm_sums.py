@@ -66,7 +66,11 @@ def test_nor_does_it_where_values_lie_a_few_ulp_apart(shape):
 
 
 @pytest.mark.parametrize("shape", [(4096, 3), (64, 5, 33, 17), (3, 70, 50, 20), (1, 2, 100_000)], ids=str)
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.bfloat16, torch.float64, pytest.param(torch.float16, marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_same_bits_for_every_layout_and_number_of_threads(shape, dtype):
     """Batches of many blocks and strips, in several layouts."""
     torch.manual_seed(1)

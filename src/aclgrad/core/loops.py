@@ -26,7 +26,7 @@ class Loops:
         """The fewest loops that visit every index of `shape`; the i-th operand has the i-th strides."""
         dims = [(size, steps) for size, *steps in zip(shape, *strides, strict=True) if size != 1]
         if any(size == 0 for size, _ in dims):
-            dims = [(0, [0] * len(strides))]
+            dims = [(0, [1] * len(strides))]  # as if there were something: no kernel of its own
         dims.sort(key=lambda dim: (_cost(dim[1]), sum(dim[1])), reverse=True)
         merged: list[tuple[int, list[int]]] = []
         for size, steps in dims:

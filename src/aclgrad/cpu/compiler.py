@@ -27,6 +27,7 @@ from numba.extending import intrinsic, models, register_model
 from ..core.errors import Prevented, Unsupported
 from .elements import DOUBLE, I32, I64
 from .lanes import ADDRESS, Pointer
+from .parts import AS_A_PART
 from .store import cfunc
 
 PACKAGE = __name__.partition(".")[0]
@@ -77,11 +78,11 @@ Argument: TypeAlias = "type[int] | type[float] | torch.dtype | Step | ThreadGrou
 Signature: TypeAlias = tuple[Argument, ...]
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """Compile a function that kernels call, under the same rules of arithmetic as kernels."""
+def jit(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a function that kernels alone call, under the same rules of arithmetic unless `options` say otherwise."""
     if numba.config.DISABLE_JIT:
         _left_as_python.append(function)
-    return numba.njit(function, **OPTIONS)
+    return numba.njit(function, **{**OPTIONS, **AS_A_PART, **options})
 
 
 _left_as_python: list[Any] = []
@@ -240,7 +241,7 @@ def _digest(*texts: bytes) -> str:
 
 def _sources(kernel: Callable[..., None]) -> set[Path]:
     """Source files that decide what a kernel compiles to: those of all functions it reaches, and the toolbox's own."""
-    toolbox = {Path(__file__).with_name(f"{name}.py") for name in ("compiler", "elements", "lanes", "threads")}
+    toolbox = {Path(__file__).with_name(f"{name}.py") for name in ("compiler", "elements", "lanes", "parts", "threads")}
     return toolbox | {Path(inspect.getfile(function)) for function in _reached(kernel, set())}
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import numba
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from ...cpu.compiler import OPTIONS, jit
+from ...cpu.compiler import jit
 from ...cpu.lanes import cast
 from ...cpu.vecmath import sigmoid, tanh
 
 
-@numba.njit(forceinline=True, **OPTIONS)  # a loop that calls it is no vector loop
+@partial(jit, forceinline=True)  # a loop that calls it is no vector loop
 def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
     """(i, f, g, o, c) of one element of one step: the gates activated, and c = f·c_prev + i·g.
 

@@ -193,7 +193,7 @@ class LstmCell:
         loops = Loops.over(call["cx"].shape, *operand_strides(call).values())
         missing = (0,) * (2 - len(loops.sizes))
         lines, cells = (*(1 for _ in missing), *loops.sizes)
-        down, along = zip(*((*missing, *steps) for steps in loops.strides), strict=True)
+        down, along = zip(*((*missing, *(steps or (1,)))[-2:] for steps in loops.strides), strict=True)
         plain = all(step in (0, 1) for step in along)  # as for the gradient
         strip = SHORT_STRIP if loops.crossed else LONG_STRIP
         parts = [GATES if name in GATED else 1 for name in names]
@@ -226,7 +226,7 @@ class LstmCellBackward:
     def __init__(self, call: Call) -> None:
         cx, storage, gates, bias = (call[name] for name in ("cx", "storage", "grad_gates", "grad_bias"))
         rows, columns = cx.shape
-        absent = Meta(cx.shape, (0, 0), cx.dtype, cx.device)
+        absent = Meta(cx.shape, (0, 1), cx.dtype, cx.device)  # a row of zeros that serves all: no kernel of its own
         dh, dc = (absent if call[name] is None else call[name] for name in ("grad_hy", "grad_c"))
         operands = {
             "dh": dh, "dc": dc, "cx": cx, "cy": call["cy"], "gates": storage, "grad_gates": gates,
@@ -245,8 +245,9 @@ class LstmCellBackward:
         head = (rows, columns, block, strip, pitch, 0 if bias is None else bias.strides[0], *distances)
         self._table = table([*head, *along, *down])
         self._table_address = self._table.data_ptr()
-        self._zero = torch.zeros(1, dtype=cx.dtype, device="cpu")  # stands for a missing gradient, with strides of 0
-        self._zero_address = self._zero.data_ptr()
+        missing = dh is absent or dc is absent
+        self._zeros = torch.zeros(columns if missing else 0, dtype=cx.dtype, device="cpu")
+        self._zeros_address = self._zeros.data_ptr()
         self._count = rows * columns
         self._has_bias = bias is not None
         sums = blocks * -(-columns // strip) * GATES * pitch if self._has_bias else 0
@@ -264,8 +265,8 @@ class LstmCellBackward:
         grad_gates, grad_cx, grad_bias = outs
         operands = (
             self._table_address,
-            self._zero_address if dh is None else dh.data_ptr(),
-            self._zero_address if dc is None else dc.data_ptr(),
+            self._zeros_address if dh is None else dh.data_ptr(),
+            self._zeros_address if dc is None else dc.data_ptr(),
             cx.data_ptr(), cy.data_ptr(), storage.data_ptr(), grad_gates.data_ptr(), grad_cx.data_ptr(),
         )  # fmt: skip
         threads = thread_count(self._count, GRAIN)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numba
 import torch
 
 from aclgrad.core.meta import Meta
-from aclgrad.cpu.compiler import OPTIONS, Argument, Step, jit
+from aclgrad.cpu.compiler import Argument, Step, jit
 from aclgrad.cpu.lanes import cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.strided import Loops, moved, stepped
@@ -32,7 +31,7 @@ HEAD = 5
 
 def _in_any_order(function: Any) -> Any:
     """Compile a function whose sums may be taken apart, so that they vectorise."""
-    return numba.njit(function, **{**OPTIONS, "fastmath": {"contract", "reassoc"}})
+    return jit(function, fastmath={"contract", "reassoc"})
 
 
 @jit
