@@ -268,7 +268,6 @@ def chunk_rows(call: Call, budget: int) -> int:
 
 
 def _statistics_bytes(call: Call) -> int:
-    """Bytes of a token's statistics, tile by tile."""
-    options = LogitOptions.of(call)
-    of_tiles, of_tokens = 2 + len(options.tile_sums), 1 + options.statistics
-    return (of_tiles * ceil_div(call.dims.V, TILE[1]) + of_tokens) * F32.itemsize
+    """Bytes of a token's statistics, tile by tile, where its logits are kept."""
+    of_tiles = 2 + len(LogitOptions.of(call).tile_sums)
+    return (of_tiles * ceil_div(call.dims.V, TILE[1]) + 1) * F32.itemsize

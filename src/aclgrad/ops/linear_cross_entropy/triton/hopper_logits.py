@@ -16,6 +16,15 @@ def of_columns(pointer, first, piece, START: gl.constexpr):
 
 
 @hopper.jit()
+def falling(y):
+    """1 / (1 + 2^y) as close as half types need it, 0 for an infinite y; tanh is 1 less twice that (`options.py`)."""
+    return gl.inline_asm_elementwise(
+        "{ .reg .f32 t; ex2.approx.ftz.f32 t, $1; add.f32 t, t, 0f3F800000; rcp.approx.ftz.f32 $0, t; }", "=f,f",
+        [y], dtype=gl.float32, is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+@hopper.jit()
 def scaled(products, biases_ptr, first, factor, START: gl.constexpr):
     """Products times `factor`, plus biases that are already so: logits, or what their softcap is computed of."""
     if factor is not None:
@@ -30,5 +39,5 @@ def logits_of(products, biases_ptr, first, factor, cap, START: gl.constexpr):
     """Logits of products; see `maths.logits_of`."""
     logits = scaled(products, biases_ptr, first, factor, START)
     if cap is not None:
-        logits = cap - 2.0 * cap / (1.0 + gl.exp2(logits))
+        logits = cap - 2.0 * cap * falling(logits)
     return logits

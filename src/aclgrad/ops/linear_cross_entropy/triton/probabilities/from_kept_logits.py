@@ -25,11 +25,13 @@ def kept_dtype(dtype: torch.dtype) -> torch.dtype:
 @jit
 def probabilities_from_kept(
     source_ptr, p_ptr, maxima_ptr, own_ptr, scale_ptr, top_ptr, total_ptr, own_p_ptr, delta_ptr, classes_ptr,
-    first, columns, source_row, p_row, maxima_row, cap, EXACT: tl.constexpr, LINE: tl.constexpr, WIDTH: tl.constexpr,
+    correct_ptr, first, columns, source_row, p_row, maxima_row, cap, correct_stride,
+    EXACT: tl.constexpr, LINE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """`LINE` columns of p of a token; column 0 is row `first` of the weight.
 
-    `source` holds logits, less the largest of their tile if there are `maxima`.
+    `source` holds logits, less the largest of their tile if there are `maxima`. A token whose own target comes behind
+    a column as large as the largest is not `correct`; all lines that find one say the same.
     """
     token = tl.program_id(0).to(tl.int64)
     start = tl.program_id(1) * LINE
@@ -45,6 +47,10 @@ def probabilities_from_kept(
         highest = tl.where(highest == float("-inf"), 0.0, highest)
         shift -= highest
         logits = x + highest[:, None]
+    if correct_ptr is not None:
+        ahead = (x == shift[:, None]) & (column < tl.load(own_ptr + token) - first) & inside
+        late = tl.max(tl.max(ahead.to(tl.int32), 1), 0) > 0
+        tl.store(correct_ptr + token * correct_stride, False, late)
     e = exponential(x - shift[:, None], EXACT)
     sums = tl.load(total_ptr + token)
     x = (tl.div_rn(e, sums) if EXACT else e * (1.0 / sums)) * tl.load(scale_ptr + token)
@@ -62,11 +68,11 @@ def probabilities_of_span(
         Operand("source", kept_dtype(dtype)), Operand("p", dtype), Operand("maxima", None if dtype == F32 else F32),
         Operand("own", I64), *(Operand(name, F32) for name in ("scale", "top", "total", "own_p")),
         Operand("delta", F32 if options.smoothing else None),
-        Operand("classes", F32 if options.weighs_classes else None),
+        Operand("classes", F32 if options.weighs_classes else None), Operand.of(call, "correct"),
     )  # fmt: skip
     numbers = {
         "first": span[0], "columns": columns, "source_row": source_row, "p_row": p_row, "maxima_row": tiles.count,
-        "cap": options.cap or None,
+        "cap": options.cap or None, "correct_stride": call["correct"].strides[0] if options.statistics else None,
     }  # fmt: skip
     return NamedKernel(
         probabilities_from_kept, (rows, triton.cdiv(columns, LINE)), call.device, operands, numbers,

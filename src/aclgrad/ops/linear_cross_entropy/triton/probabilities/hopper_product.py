@@ -20,7 +20,7 @@ from aclgrad.gpu.hopper_product import ACCUMULATOR, COLUMNS, CONSUMER_ROWS, EPIL
 from aclgrad.gpu.operands import NamedBulkKernel, Operand
 
 from ..choose import Chunk
-from ..hopper_logits import of_columns, scaled
+from ..hopper_logits import falling, of_columns, scaled
 from ..maths import LN2, LOG2E
 from ..options import LogitOptions
 
@@ -46,7 +46,7 @@ def _piece_of_p(
     column = START + gl.arange(0, EPILOGUE_COLUMNS, gl.SliceLayout(0, products.type.layout))
     logits = scaled(products, biases_ptr, first, scale, START)
     if cap is not None:
-        r = 1.0 / (1.0 + gl.exp2(logits))
+        r = falling(logits)
         logits = cap - 2.0 * cap * r
     x = logits * LOG2E - _of_tokens(shift, logits)
     by = _of_tokens(factor, logits)

@@ -116,12 +116,12 @@ def _weighed(left, classes_ptr, first, width, START: gl.constexpr, RAGGED: gl.co
 @hopper.jit()
 def _exact_statistics(
     CONSUMER: gl.constexpr, out_desc, buffers, logits, target, classes_ptr, first, width, row, column,
-    STORE: gl.constexpr, CLASSED: gl.constexpr, MIXED: gl.constexpr, RAGGED: gl.constexpr,
+    STORE: gl.constexpr, CLASSED: gl.constexpr, MIXED: gl.constexpr, SEARCHED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Statistics of the rows of a tile, whose first column is `first` of the vocabulary; what is stored on the way.
 
     (largest, Σ exp(x) but of the own target, Σ class weight · x, Σ exp(x) · x but of the own target, largest x before
-    the own target), where x = logit − largest.
+    the own target if it is to be `SEARCHED`), where x = logit − largest.
     """
     top = gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
     for piece in gl.static_range(EPILOGUE_PIECES):
@@ -143,6 +143,7 @@ def _exact_statistics(
             classed += _weighed(left, classes_ptr, first, width, piece * EPILOGUE_COLUMNS, RAGGED)
         if MIXED:
             mixed += _total(e * gl.maximum(others, NO_EXPONENTIAL))
+        if SEARCHED:
             before = gl.maximum(before, _before(left, target, piece * EPILOGUE_COLUMNS))
     return top, total, classed, mixed, before
 
@@ -185,15 +186,16 @@ def _consume(
         if EXACT:
             CLASSED: gl.constexpr = classed_ptr is not None
             MIXED: gl.constexpr = mixed_ptr is not None
+            SEARCHED: gl.constexpr = ahead_ptr is not None
             if width < COLUMNS:
                 top, total, classed, mixed, before = _exact_statistics(
                     CONSUMER, out_desc, buffers, logits, target, classes_ptr, column0, width, row0, column * COLUMNS,
-                    STORE, CLASSED, MIXED, True,
+                    STORE, CLASSED, MIXED, SEARCHED, True,
                 )  # fmt: skip
             else:
                 top, total, classed, mixed, before = _exact_statistics(
                     CONSUMER, out_desc, buffers, logits, target, classes_ptr, column0, width, row0, column * COLUMNS,
-                    STORE, CLASSED, MIXED, False,
+                    STORE, CLASSED, MIXED, SEARCHED, False,
                 )  # fmt: skip
         elif width < COLUMNS:
             top, total = _statistics(logits, width, True)
@@ -206,6 +208,7 @@ def _consume(
             gl.store(classed_ptr + at, classed, inside)
         if mixed_ptr is not None:
             gl.store(mixed_ptr + at, mixed, inside)
+        if ahead_ptr is not None:
             gl.store(ahead_ptr + token, gl.where(before == 0.0, -1, first // COLUMNS + column), here)
     if STORE:
         tma.store_wait(0)

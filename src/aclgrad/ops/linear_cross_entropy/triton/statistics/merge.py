@@ -65,7 +65,8 @@ def merge_for_training(
 ):  # fmt: skip
     """One token's statistics and loss from those of its tiles, which left out its own target; p of that, if wanted.
 
-    If it `REWEIGHS`, the gradient of the loss in `scale` is replaced by the factor of p.
+    If it `REWEIGHS`, the gradient of the loss in `scale` is replaced by the factor of p. Without `ahead`, an own target
+    that is as large as the largest is `correct`, until p is made.
     """
     token = tl.program_id(0).to(tl.int64)
     top, rest, tops, sums, powers = merged(maxima_ptr + token * count, sums_ptr + token * count, count, BLOCK)
@@ -107,10 +108,12 @@ def merge_for_training(
         tl.store(entropy_ptr + token * entropy_stride, log_total - (mixed + product_or_zero(mine, predicted)) / total)
         tl.store(logprob_ptr + token * logprob_stride, -nll)
         tl.store(lse_ptr + token * lse_stride, top + log_total)
-        ahead = tl.load(ahead_ptr + token, here, other=-1)
-        before = tl.max(((tile < ahead) & (tops >= top)).to(tl.int32), 0)
-        first = (predicted == 0.0) & (ahead >= 0) & (before == 0)
-        tl.store(correct_ptr + token * correct_stride, counts & here & first)
+        correct = counts & here & (predicted == 0.0)
+        if ahead_ptr is not None:
+            ahead = tl.load(ahead_ptr + token, here, other=-1)
+            before = tl.max(((tile < ahead) & (tops >= top)).to(tl.int32), 0)
+            correct = correct & (ahead >= 0) & (before == 0)
+        tl.store(correct_ptr + token * correct_stride, correct)
     if scale_ptr is not None:
         alpha, _, delta, own_p = slopes(
             here, tl.load(scale_ptr + token), None, None, None, top, total, rest, predicted, None, own_class,

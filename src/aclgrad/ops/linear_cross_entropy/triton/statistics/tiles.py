@@ -18,16 +18,18 @@ class TileStatistics:
     Where they are needed, also Σ class weight · (logit − largest) of a tile (`classed`) and
     Σ exp(logit − largest) · (logit − largest) but of the own target (`mixed`); and for each token the first tile of
     those that were searched together for its own target, or -1 if one of their columns is as large and precedes it
-    (`ahead`).
+    (`ahead`). Where logits are `kept`, the pass that makes p of them does that search.
     """
 
-    def __init__(self, tokens: int, vocabulary: int, scratch: Scratch, options: LogitOptions) -> None:
+    def __init__(
+        self, tokens: int, vocabulary: int, scratch: Scratch, options: LogitOptions, *, kept: bool = False
+    ) -> None:
         self.count, self.options = triton.cdiv(vocabulary, TILE[1]), options
         self.block = triton.next_power_of_2(self.count)
         of_tiles = ("maxima", "sums", *options.tile_sums)
         self._pieces = {name: scratch.tensor((tokens, self.count), F32) for name in of_tiles}
         self._pieces["chosen"] = scratch.tensor((tokens,), F32)
-        if options.statistics:
+        if options.statistics and not kept:
             self._pieces["ahead"] = scratch.tensor((tokens,), I32)
 
     def dtype(self, name: str) -> torch.dtype | None:

@@ -55,7 +55,7 @@ class InWeightGrad:
         x, w = Factor(call["input"], tokens, scratch), Factor(weight, STRIP_COLUMNS, scratch)
         columns = choose.block_columns(call, tokens, budget)
         self._spans = [(v, min(v + columns, vocabulary)) for v in range(0, vocabulary, columns)]
-        tiles = TileStatistics(tokens, vocabulary, scratch, LogitOptions.of(call))
+        tiles = TileStatistics(tokens, vocabulary, scratch, LogitOptions.of(call), kept=True)
         strip = _strip(call, tokens, budget, scratch)
         self._statistics, self._fills, self._bias_grad = [], [], []
         for start, end in self._spans:
@@ -118,7 +118,7 @@ class InWorkspace:
         rows, leading = choose.chunk_rows(call, budget), round_up(vocabulary, LEADING)
         w = Factor(call["weight"], STRIP_COLUMNS, scratch)
         self._x = Factor(call["input"], rows, scratch)
-        tiles = TileStatistics(rows, vocabulary, scratch, LogitOptions.of(call))
+        tiles = TileStatistics(rows, vocabulary, scratch, LogitOptions.of(call), kept=True)
         strip = _strip(call, rows, budget, scratch)
         self._p = scratch.tensor((rows, leading), dtype)
         self._chunks = [slice(t, min(t + rows, tokens)) for t in range(start, tokens, rows)]
@@ -141,7 +141,8 @@ class InWorkspace:
                 ColumnSums(call, Chunk(0, height, 0, vocabulary), leading, begins=not (index or self._begun))
                 for index, height in enumerate(heights)
             ]
-        self._fills = any(call[name] is not None for name in ("input_grad", "weight_grad", "bias_grad"))
+        needing_p = ("input_grad", "weight_grad", "bias_grad", "correct")
+        self._fills = any(call[name] is not None for name in needing_p)
         self._input_grad, self._weight_grad = (
             None
             if call[name] is None
