@@ -48,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"no row matches {options.only!r}; keys are operator/case/dtype, overhead and alternation")
         return 2
     terminal.show(report, console)
-    if options.only == EVERYTHING and not options.quick:
+    if options.update:
+        report = updated(options.results / f"{machine.slug(report.machine)}.json", report, device.kind)
+    if options.update or (options.only == EVERYTHING and not options.quick):
         keep(report, options.results, console)
     return 1 if report.red else 0
 
@@ -100,6 +102,15 @@ def keep(report: Report, folder: Path, console: Console) -> None:
     console.print(f"saved {path.name} in {folder.name}/")
 
 
+def updated(path: Path, found: Report, kind: str) -> Report:
+    """The saved report with the rows that were measured again, and new ones behind the others."""
+    saved = Report.load(path)
+    rows = {row.key: row for row in saved.rows} | {row.key: row for row in found.rows}
+    report = replace(saved, rows=list(rows.values()))
+    report.bars = judge(BARS[kind], report.quantities())
+    return report
+
+
 def show_newest(folder: Path, page: Path, console: Console) -> None:
     """Put the newest report of each kind of device between its markers, and draw them all beside their files."""
     from .overview import draw
@@ -118,6 +129,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="to lose to other programs, in all")
     parser.add_argument("--device", default="cpu", choices=list(DEVICES))
     parser.add_argument("--compiled", action="store_true", help="torch.compile takes part; it compiles for minutes")
+    parser.add_argument("--update", action="store_true", help="put the measured rows into this machine's saved report")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON and pictures")
     parser.add_argument(
         "--readme", type=Path, nargs="?", const=machine.ROOT / "README.md", metavar="FILE",

@@ -14,7 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import __main__ as command
-from benchmarks import bars, markdown, plot, quiet, terminal, timing
+from benchmarks import bars, machine, markdown, plot, quiet, terminal, timing
 from benchmarks.contenders import contenders, regimes
 from benchmarks.device import COLD, Cpu
 from benchmarks.gate import Gate, check
@@ -118,6 +118,18 @@ def test_the_command_on_one_row_saves_nothing(tmp_path, small_rates, capsys):
     assert command.main([*AT_ONCE, "--only", "hardsigmoid_backward/1Ki/float32", "--results", str(tmp_path)]) == 0
     assert "gates: 1 green, 0 red" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_are_measured_again_replace_those_of_the_saved_report(tmp_path, small_rates):
+    row = ["--only", "hardsigmoid_backward/1Ki/float32"]
+    saved = command.measure(DEVICE, row[1], GLANCE, Console(quiet=True))
+    path = tmp_path / f"{machine.slug(saved.machine)}.json"
+    other = replace(saved.rows[0], case="another")
+    replace(saved, rows=[replace(saved.rows[0], backend="before"), other]).save(path)
+    assert command.main([*AT_ONCE, *row, "--update", "--results", str(tmp_path)]) == 0
+    rows = Report.load(path).rows
+    assert [(row.case, row.backend) for row in rows] == [("1Ki", "cpu"), ("another", "cpu")]
+    assert "1Ki" in path.with_suffix(".md").read_text()
 
 
 PEERS = [(name, peer) for name in NAMES for peer in peers_of(lookup(name).spec, DEVICE.kind)]
