@@ -27,6 +27,9 @@ SPECIAL = (
     "lstm one_step torch.float32 straight",
     "gradient of 33008 torch.bfloat16",
     "loss and gradients torch.bfloat16",
+    "loss_and_gradients every_option torch.bfloat16 straight",
+    "token_losses every_option torch.bfloat16 straight",
+    "token_gradients every_option torch.bfloat16 straight",
 )
 PLAIN = {"step_backward", "step_forward", "cell_gradient", "_line", "moments", "probabilities", "row_statistics"}
 GLUON = {"persistent_backward", "persistent_forward"}

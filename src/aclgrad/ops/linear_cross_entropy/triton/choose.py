@@ -35,6 +35,9 @@ WHOLE_P = 16 * MIB
 P_ALONE, P_BESIDE_LOGITS, P_OF_TWO = 208 * MIB, 128 * MIB, 120 * MIB
 """Bytes of p at a time: where nothing else is kept, beside float32 logits, and for each of two chunks."""
 
+P_STEP = 8 * MIB
+"""Bytes by which p gives way to what is kept beside it."""
+
 LOGITS, SPARE_LOGITS = 96 * MIB, 32 * MIB
 """Bytes of float32 logits at a time: where all pass through them, or only those at odd addresses."""
 
@@ -88,10 +91,11 @@ class Chunk(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """p as chunks along one of its sides; the other side is whole in each."""
+    """p as chunks along one of its sides; the other side is whole in each, or cut into groups of equal size."""
 
     chunks: tuple[Chunk, ...]
     along_vocabulary: bool
+    groups: int = 1
 
     @property
     def rows(self) -> int:
@@ -118,6 +122,8 @@ class GradientWay(NamedTuple):
         """In words."""
         chunks, side = len(self.cut.chunks), "columns" if self.cut.along_vocabulary else "tokens"
         cut = f"p in {counted(chunks, 'chunk')} of {side}, {self.cut.rows:,} × {self.cut.columns:,} at most"
+        if self.cut.groups > 1:
+            cut += f", in {self.cut.groups} groups of {'tokens' if self.cut.along_vocabulary else 'columns'}"
         if self.fuses:
             made = "p made in the Hopper product that makes the logits"
         elif self.recomputes:
@@ -128,7 +134,7 @@ class GradientWay(NamedTuple):
 
 
 def gradient_way(call: Call) -> GradientWay:
-    """The way that the gradient takes."""
+    """The way that the document's gradient takes."""
     dtype, recomputes = call["input"].dtype, call["softmax"] is None
     fuses = recomputes and call.dims.H > 0 and on_hopper(dtype, call.device)
     overlaps = overlaps_softmax(call)
@@ -169,24 +175,27 @@ def writes_output(meta: Meta, rows: int, additions: int, most_bytes: int | None)
     return row_major(meta) and (meta.dtype == F32 or (large and (additions == 1 or crowded)))
 
 
-def cut(call: Call, budget: int) -> Cut:
+def cut(call: Call, budget: int, groups: int = 1) -> Cut:
     """Chunks of no more than `budget` bytes that take the least time.
 
     Cut along the vocabulary, input_grad is summed over the chunks, cut along the tokens, weight_grad: the smaller one.
     """
-    tokens, _, vocabulary = call.dims
+    tokens, features, vocabulary = call.dims
     along_vocabulary = vocabulary >= tokens
-    side = max(tokens, vocabulary)
-    row = min(tokens, vocabulary) * call["input"].itemsize
+    side, other = max(tokens, vocabulary), min(tokens, vocabulary)
+    height = other if groups == 1 else round_up(ceil_div(other, groups), TILE[1])
+    dims = LinearDims(height, features, side) if along_vocabulary else LinearDims(side, features, height)
+    row = height * call["input"].itemsize
     sizes = [round_up(side, TILE[1])]
     if side * row > WHOLE_P:
         largest = min(budget // (TILE[1] * row), ceil_div(ceil_div(side, 2), TILE[1]) + 1)
         sizes = [TILE[1] * count for count in range(max(1, largest), max(0, largest // 3), -1)]
     workers = multiprocessors(call.device)
-    size = min(sizes, key=lambda size: steps(call.dims, along_vocabulary, size, workers))
+    size = min(sizes, key=lambda size: steps(dims, along_vocabulary, size, workers))
     spans = [(start, min(start + size, side)) for start in range(0, side, size)]
-    chunks = [Chunk(0, tokens, *span) if along_vocabulary else Chunk(*span, 0, vocabulary) for span in spans]
-    return Cut(tuple(chunks), along_vocabulary)
+    parts = [(start, min(start + height, other)) for start in range(0, other, height)]
+    chunks = [Chunk(*part, *span) if along_vocabulary else Chunk(*span, *part) for part in parts for span in spans]
+    return Cut(tuple(chunks), along_vocabulary, len(parts))
 
 
 def steps(dims: LinearDims, along_vocabulary: bool, size: int, workers: int) -> int:

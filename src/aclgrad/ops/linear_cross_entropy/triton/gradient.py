@@ -22,6 +22,7 @@ from aclgrad.core.spec import F32, Call
 
 from ..empty import Zeros
 from .choose import gradient_way
+from .choose_training import gradient_terms, training_way
 from .column_sums import ColumnSums
 from .layout import aligned
 from .options import LogitOptions
@@ -40,13 +41,13 @@ class Gradients:
     def __init__(self, call: Call, tokens: type[Tokens | TrainingTokens]) -> None:
         scratch = Scratch()
         self._names = tuple(call.spec.params)
-        self._way = way = gradient_way(call)
-        dtype, chunks = call["input"].dtype, way.cut.chunks
-        rows, columns = way.cut.rows, way.cut.columns
-
         self._tokens = tokens(call, scratch)
         own_p_given = tokens is TrainingTokens
         self._x = Factor(call["input"], call.dims.BT, scratch)
+        self._way = way = training_way(call, scratch.size) if own_p_given else gradient_way(call)
+        dtype, chunks = call["input"].dtype, way.cut.chunks
+        rows, columns = way.cut.rows, way.cut.columns
+
         self._w = Factor(call["weight"], columns, scratch)
         self._p = [scratch.tensor((rows, way.leading), dtype) for _ in range(2 if way.overlaps else 1)]
         logits = None
@@ -59,10 +60,7 @@ class Gradients:
         self._gradients = self._plan_gradients(call, scratch)
         self._bias_grad = []
         if call["bias_grad"] is not None:
-            self._bias_grad = [
-                ColumnSums(call, chunk, way.leading, begins=way.cut.along_vocabulary or chunk is chunks[0])
-                for chunk in chunks
-            ]
+            self._bias_grad = [ColumnSums(call, chunk, way.leading, begins=chunk.t0 == 0) for chunk in chunks]
         self.workspace = scratch.size
 
     def _plan_fused(self, call: Call, own_p_given: bool, options: LogitOptions) -> list[ProbabilitiesProduct]:
@@ -86,17 +84,12 @@ class Gradients:
         ]
 
     def _plan_gradients(self, call: Call, scratch: Scratch) -> list[GradientSums | None]:
-        """Along the vocabulary, weight_grad is finished chunk by chunk, input_grad summed over all; else reversed."""
-        chunks, along = self._way.cut.chunks, self._way.cut.along_vocabulary
-        heights = (
-            [call.dims.BT] if along else [chunk.rows for chunk in chunks],
-            [chunk.columns for chunk in chunks] if along else [call.dims.V],
-        )
-        additions = (len(chunks), 1) if along else (1, len(chunks))
-        return [
-            None if call[name] is None else GradientSums(call[name], rows, terms, scratch)
-            for name, rows, terms in zip(("input_grad", "weight_grad"), heights, additions, strict=True)
-        ]
+        """Sums of input_grad and weight_grad."""
+        gradients = {
+            name: GradientSums(call[name], terms.heights, terms.additions, scratch, most_bytes=terms.most_bytes)
+            for name, terms in gradient_terms(call, self._way.cut).items()
+        }
+        return [gradients.get(name) for name in ("input_grad", "weight_grad")]
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -109,10 +102,11 @@ class Gradients:
         x, buffers = self._x(given["input"], workspace), [piece.view(workspace) for piece in self._p]
         fuses = self._fuse and aligned(x, weight)
         overlaps = self._beside and softmax is not None and aligned(x, softmax, weight_grad)
-        chunks, along = self._way.cut
+        chunks, (whole_t, whole_v) = self._way.cut.chunks, (len(x), len(weight))
         input_gradient, weight_gradient = self._gradients
         for index, (t0, t1, v0, v1) in enumerate(chunks):
             first, final = index == 0, index == len(chunks) - 1
+            first_t, last_t, first_v, last_v = t0 == 0, t1 == whole_t, v0 == 0, v1 == whole_v
             x_part, w_part = x[t0:t1], self._w(weight[v0:v1], workspace)
             p = buffers[index % len(buffers)][: t1 - t0, : v1 - v0]
             chunk_tokens = of_rows(tokens, slice(t0, t1))
@@ -126,12 +120,12 @@ class Gradients:
                 self._beside[index](weight_grad[v0:v1], p, x_part, softmax[:, v1:], next_p, chunk_tokens)
             elif weight_gradient is not None:
                 out = weight_grad[v0:v1]
-                weight_gradient(out, p.t(), x_part, workspace, first=along or first, last=along or final)
+                weight_gradient(out, p.t(), x_part, workspace, first=first_t, last=last_t)
             if self._bias_grad:
                 self._bias_grad[index](given["bias_grad"][v0:v1], p)
             if input_gradient is not None:
                 out = input_grad[t0:t1]
-                input_gradient(out, p, w_part, workspace, first=not along or first, last=not along or final)
+                input_gradient(out, p, w_part, workspace, first=first_v, last=last_v)
 
     def describe(self) -> str:
         """In words."""

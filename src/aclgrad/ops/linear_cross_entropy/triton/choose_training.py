@@ -1,0 +1,83 @@
+"""How `token_gradients` cuts its work: within `choose.BUDGET`, whatever it keeps beside p."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aclgrad.core.spec import F32, Call
+
+from . import choose
+from .choose import Cut, GradientWay
+from .layout import LEADING, ceil_div, round_up, row_major
+
+
+class Terms(NamedTuple):
+    """How a gradient is added up from the chunks of p."""
+
+    heights: list[int]  # rows that are summed at a time
+    additions: int  # how many terms each of them has
+    most_bytes: int | None = None  # of float32 sums, if that is limited
+
+
+def training_way(call: Call, taken: int) -> GradientWay:
+    """The way that the gradient takes in training; some bytes of the budget are `taken`."""
+    dtype = call["input"].dtype
+    fuses = call.dims.H > 0 and choose.on_hopper(dtype, call.device)
+    most_logits = 0 if dtype == F32 else choose.SPARE_LOGITS if fuses else choose.LOGITS
+    budget = choose.P_ALONE if fuses or dtype == F32 else choose.P_BESIDE_LOGITS
+    groups = summed_groups(call)
+    while True:
+        p = choose.cut(call, budget, groups)
+        leading = round_up(p.columns, LEADING)
+        row = leading * F32.itemsize
+        left = choose.BUDGET - taken - choose.SLACK - p.rows * leading * dtype.itemsize - _beside_p(call, p)
+        if left >= min(most_logits, choose.SPARE_LOGITS, p.rows * row) or budget <= choose.WHOLE_P:
+            break
+        budget -= choose.P_STEP
+    strip = p.rows  # float32 logits are where p will be
+    if most_logits and left < p.rows * row:
+        strip = choose.strip_rows(p.rows, leading, max(1, min(most_logits, left) - LEADING * row))  # it rounds up
+    elif most_logits:
+        strip = choose.strip_rows(p.rows, leading, most_logits)
+    return GradientWay(p, leading, True, fuses, False, strip)
+
+
+def summed_groups(call: Call) -> int:
+    """Groups of p's shorter side, so that float32 sums of its gradient take half of the budget at most.
+
+    The other gradient is then added up over the groups in its own dtype, which it can be if its rows are in order.
+    """
+    tokens, features, vocabulary = call.dims
+    names = ("input_grad", "weight_grad") if vocabulary >= tokens else ("weight_grad", "input_grad")
+    summed, added = (call[name] for name in names)
+    if summed is None or (summed.dtype == F32 and row_major(summed)) or (added is not None and not row_major(added)):
+        return 1
+    return ceil_div(min(tokens, vocabulary) * features * F32.itemsize, choose.BUDGET // 2)
+
+
+def gradient_terms(call: Call, p: Cut) -> dict[str, Terms]:
+    """Of each gradient that is wanted.
+
+    Along the vocabulary, weight_grad is finished chunk by chunk, input_grad summed over all; else reversed. Where there
+    are groups, the one that would be finished has one term of each.
+    """
+    sides = {
+        "input_grad": ([chunk.rows for chunk in p.chunks], call.dims.BT, p.along_vocabulary),
+        "weight_grad": ([chunk.columns for chunk in p.chunks], call.dims.V, not p.along_vocabulary),
+    }
+    finished = {name: Terms([whole], p.groups, 0) for name, (_, whole, _) in sides.items()}
+    return {
+        name: Terms(heights, len(p.chunks) // p.groups if summed else 1) if summed or p.groups == 1 else finished[name]
+        for name, (heights, _, summed) in sides.items()
+        if call[name] is not None
+    }
+
+
+def _beside_p(call: Call, p: Cut) -> int:
+    """Bytes of float32 sums, and of rows of the weight that are packed."""
+    features = call.dims.H
+    size = 0 if row_major(call["weight"]) else p.columns * round_up(features, LEADING) * call["input"].itemsize
+    for name, terms in gradient_terms(call, p).items():
+        rows = [rows for rows in terms.heights if not choose.writes_output(call[name], rows, *terms[1:])]
+        size += max(rows, default=0) * features * F32.itemsize
+    return int(size)

@@ -1,0 +1,201 @@
+"""Options of the loss on a GPU where the work is cut, and where logits, targets and confidence are unusual."""
+
+import pytest
+import torch
+
+from aclgrad.core.backends import widen
+from aclgrad.ops.linear_cross_entropy import cases_training as cases
+from aclgrad.ops.linear_cross_entropy import reference, training
+from aclgrad.ops.linear_cross_entropy.triton import choose
+from aclgrad.ops.linear_cross_entropy.triton.statistics import compute
+from aclgrad.testing import poisoned_memory, verdicts
+from aclgrad.testing.cases import Case
+from aclgrad.testing.verdicts import run
+
+pytestmark = pytest.mark.gpu
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+IN_WEIGHT_GRAD, IN_WORKSPACE = "InWeightGrad", "InWorkspace"
+
+in_one_dtype = pytest.mark.interpreted(dtype=DTYPES[:1])
+
+
+def built(make, dtype):
+    """Arguments, where the kernels run."""
+    return placed(Case("options", make, (dtype,)).build(dtype))
+
+
+def placed(args):
+    return [arg.to(DEVICE) if isinstance(arg, torch.Tensor) else arg for arg in args]
+
+
+def judged(operator, args, dtype):
+    """The plan of a call whose results are as good as those of a naive run."""
+    operator._plans.clear()
+    plan = operator.plan(args, backend="triton")
+    with poisoned_memory():
+        results = run(operator, args, "triton")
+    operator._plans.clear()  # of a budget that only this test has
+    for name, verdict in verdicts(operator.spec, args, results, dtype):
+        assert verdict.ok, f"{name}: {verdict}"
+    return plan
+
+
+def launched(operator, args):
+    """Results of a plan, past the look at targets that only a CPU's tensors get."""
+    plan = operator.plan(args, backend="triton")
+    with poisoned_memory():
+        outs, workspace = plan.allocate(), plan.workspace()
+    plan.launch(operator.spec.completed(args), outs, workspace)
+    return outs
+
+
+def agree(results, truth):
+    """Numbers are close, and NaN, Inf and flags are where they should be."""
+    for index, (result, true) in enumerate(zip(results, truth, strict=True)):
+        if result is None or not result.is_floating_point():
+            assert result is None or torch.equal(result, true), index
+        else:
+            torch.testing.assert_close(result.double(), true.double(), equal_nan=True, rtol=1e-4, atol=1e-5)
+
+
+@in_one_dtype
+@pytest.mark.interpreted(tokens=[290])  # where logits are kept in either way
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("tokens", "features", "rows", "budget", "sums", "phases"),
+    [
+        (300, 16, 200, 150_000, 0, [IN_WORKSPACE]),
+        (300, 16, 200, 150_000, 1 << 20, [IN_WORKSPACE]),
+        (140, 144, 528, 220_000, 0, [IN_WEIGHT_GRAD]),
+        (290, 144, 528, 160_000, 0, [IN_WEIGHT_GRAD, IN_WORKSPACE]),
+    ],
+)
+def test_loss_and_gradients_in_chunks(tokens, features, rows, budget, sums, phases, dtype, monkeypatch):
+    monkeypatch.setattr(choose, "BUDGET", budget)
+    monkeypatch.setattr(choose, "WEIGHT_GRAD_SUMS", sums)
+    args = built(cases._together(tokens, features, rows, options=cases.EVERY), dtype)
+    plan = judged(training.together, args, dtype)
+    assert [type(phase).__name__ for phase in plan.launch._launch._phases] == phases
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("tokens", "rows"), [(34, 608), (530, 40)], ids=["along the vocabulary", "along the tokens"])
+def test_gradients_in_chunks(tokens, rows, dtype, monkeypatch):
+    monkeypatch.setattr(choose, "WHOLE_P", 0)
+    for name, size in (("P_ALONE", 1 << 13), ("P_BESIDE_LOGITS", 1 << 13), ("LOGITS", 1 << 17)):
+        monkeypatch.setattr(choose, name, size)
+    plan = judged(training.gradients, built(cases._backward(tokens, 40, rows, options=cases.EVERY), dtype), dtype)
+    assert len(plan.launch._launch._way.cut.chunks) == 3
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+@pytest.mark.parametrize(("tokens", "rows"), [(600, 700), (700, 600)], ids=["of tokens", "of columns"])
+def test_gradients_in_groups(tokens, rows, dtype, monkeypatch):
+    """Float32 sums of one gradient would not fit; the other one is added up in its own dtype."""
+    monkeypatch.setattr(choose, "WHOLE_P", 0)
+    monkeypatch.setattr(choose, "BUDGET", 220_000)
+    monkeypatch.setattr(choose, "multiprocessors", lambda device: 1)  # no product is small
+    plan = judged(training.gradients, built(cases._backward(tokens, 64, rows, options=cases.EVERY), dtype), dtype)
+    p = plan.launch._launch._way.cut
+    assert p.groups == 2 and len(p.chunks) > 2
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_losses_in_strips(dtype, monkeypatch):
+    monkeypatch.setattr(compute, "STATISTICS_STRIP", 1 << 17)
+    judged(training.losses, built(cases._losses(9, 8, 20001, options=cases.EVERY), dtype), dtype)
+
+
+@pytest.mark.interpreted(rows=[300])
+@pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
+@pytest.mark.parametrize("rows", [300, 9000])
+def test_the_first_of_equal_logits_is_correct(rows, dtype):
+    x, w, bias = torch.zeros(6, 8), torch.zeros(rows, 8), torch.zeros(rows)
+    bias[[5, 260, rows - 1]] = 3.0  # in two tiles and more
+    x[3, 1] = x[4, 1] = 1.0
+    w[7, 1] = 10.0
+    head = [x.to(dtype), w.to(dtype), torch.tensor([5, 260, rows - 1, 7, 5, 5]), -100]
+    options = (bias, None, 0.0, 0.0, 1.0, 0.0)
+    for wants in (True, False):
+        args = placed([*head, True, wants, wants, *options, None, None, wants, True])
+        *_, together = run(training.together, args, "triton")
+        assert together.tolist() == [True, False, False, True, False, True]
+    *_, alone = run(training.losses, placed([*head, *options, True]), "triton")
+    assert alone.tolist() == [True, False, False, True, False, True]
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_targets_that_do_not_exist(dtype):
+    """They make the results of their tokens NaN, and with them what is summed over tokens."""
+    for operator, make in ((training.losses, cases._losses), (training.together, cases._together)):
+        args = built(make(7, 8, 70, options=cases.EVERY), dtype)
+        args[2][2], args[2][3] = 70, -5
+        results = launched(operator, args)
+        truth = getattr(reference, operator.spec.name)(*widen(args))
+        for result, true in zip(results, truth, strict=True):
+            assert torch.equal(result.isnan(), true.isnan())
+        *_, correct = results
+        assert torch.equal(correct, truth[-1])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_logits_of_minus_infinity(smoothing):
+    """Some of a tile, whole tiles, and the own target of token 0: losses and statistics as the formula has them."""
+    options = cases.Options(bias=True, label_smoothing=smoothing)
+    args = built(cases._losses(7, 8, 600, options=options), torch.float32)
+    for column in (slice(3, 4), slice(300, 600)):
+        args[4][column] = -torch.inf
+    args[2][0] = 3
+    truth = reference.token_losses(*widen(args))
+    agree(launched(training.losses, args), truth)
+    x, w, target, ignored, *drawn, _ = args
+    found = launched(training.together, [x, w, target, ignored, True, True, True, *drawn, None, None, True, True])
+    agree(found[5:], truth[1:])
+
+
+def test_gradients_of_logits_of_minus_infinity():
+    args = built(cases._backward(7, 8, 600, options=cases.Options(bias=True)), torch.float32)
+    grad, x, w, target, ignored, *_ = args
+    bias = args[10]
+    bias[3], bias[300:] = -torch.inf, -torch.inf
+    target[0] = 3
+    _, *found = reference.token_losses(*widen([x, w, target, ignored, *args[10:16], True]))
+    top, total, others, predicted, _, entropy, *_ = (each.to(grad.dtype) for each in found)
+    args[5:8], args[16:18] = [top, total, others], [predicted, entropy]
+    agree(launched(training.gradients, args), reference.token_gradients(*widen(args)))
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_confident_tokens_with_a_large_common_offset(dtype):
+    generator = torch.Generator().manual_seed(0)
+    w = torch.randn(200, 64, generator=generator).to(dtype)
+    target = torch.randint(0, 200, (50,), generator=generator)
+    options = (torch.full((200,), 50.0), None, 0.0, 0.0, 1.0, 0.0)
+    head = [(w[target].float() * 0.4).to(dtype), w, target, -100]
+    judged(training.together, placed([*head, True, True, True, *options, None, None, True, True]), dtype)
+
+
+SIZES = [(8192, 4096, 128256), (8192, 4096, 16032), (100, 333, 900001), (32768, 4096, 128256), (32768, 4096, 16032)]
+
+
+@pytest.mark.parametrize("options", [cases.PLAIN, cases.EVERY], ids=["plain", "every option"])
+@pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
+@pytest.mark.parametrize("dims", SIZES, ids=str)
+def test_gradients_fit_the_budget(dims, dtype, options):
+    """Planned, not run: untouched memory of a CPU costs nothing."""
+    tokens, features, rows = dims
+    with DEVICE:
+        x, w = (torch.empty(count, features, dtype=dtype) for count in (tokens, rows))
+        target = torch.empty(tokens, dtype=torch.int64)
+        of_tokens, of_rows = torch.empty(tokens), torch.empty(rows)
+    every = options == cases.EVERY
+    tensors = (of_rows, of_rows) if every else (None, None)
+    beside = (of_tokens,) * 5 if every else (None,) * 5
+    args = (of_tokens, x, w, target, -100, *(of_tokens,) * 3, True, True, *tensors, *options[2:], *beside, every)
+    assert training.gradients.plan(args, backend="triton").workspace_size <= choose.BUDGET
