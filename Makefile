@@ -19,7 +19,7 @@ PYTEST := python -m pytest -n 2 --dist worksteal
 demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
 
-test: $(READY)  ## every proof once; minutes on two cores, half of them to compile CPU kernels
+test: $(READY)  ## every proof once; minutes on two cores, a third of them to compile CPU kernels
 	$(BIN)/$(PYTEST) -m 'not slow'
 
 test-all: $(READY)  ## with what is marked slow: before a release

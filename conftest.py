@@ -6,8 +6,8 @@ left out without a GPU, which the summary says in one line.
 Kernels run on one thread unless a test says otherwise: most tensors here are so small that threads would spend the time
 waiting for each other, and pytest's workers share the cores.
 
-The garbage collector seldom looks: to compile and to interpret makes hundreds of thousands of small objects, and every
-look passes over all that torch and the tests have loaded.
+The garbage collector seldom looks, and not at what was there when a file of tests began: to compile and to interpret
+makes hundreds of thousands of small objects, and a look at all that torch and the tests have loaded takes a second.
 """
 
 import gc
@@ -24,6 +24,7 @@ collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to p
 
 THREADS = torch.get_num_threads()
 torch.set_num_threads(1)
+gc.set_threshold(70_000, *gc.get_threshold()[1:])
 
 if not GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
@@ -35,6 +36,13 @@ def all_threads():
     torch.set_num_threads(max(THREADS, 2))
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settled_memory():
+    """What is there stays out of the garbage collector's sight."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # marks before `-m` selects, order after it
@@ -60,13 +68,6 @@ def pytest_collection_modifyitems(config, items):
         middle = min(len(items) // 2, len(others))
         items[:] = [*others[:middle], *interpreted, *others[middle:]]
     return result
-
-
-def pytest_collection_finish():
-    """Let the garbage collector forget what stays, and look at what comes a hundred times less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(70_000, *gc.get_threshold()[1:])
 
 
 def _is_long_to_interpret(item):
