@@ -122,6 +122,7 @@ class HeadJob:
     biased: bool = False  # the bias has a gradient
     others: tuple[tuple[str, Callable[[], Loss | None]], ...] = ()
     eager_name: str = "eager torch"
+    module: str = "nn.LinearCrossEntropyLoss"
 
 
 JOBS = (
@@ -131,7 +132,8 @@ JOBS = (
         others=(("Liger", liger_with(None, -100, Z_LOSS, SMOOTHING, "mean", SOFTCAP)),),
     ),
     HeadJob(
-        "policy", policy, verls_policy, others=(("eager torch", lambda: eager_policy),), eager_name="verl's formula"
+        "policy", policy, verls_policy, others=(("eager torch", lambda: eager_policy),), eager_name="verl's formula",
+        module="nn.linear_cross_entropy",
     ),
 )  # fmt: skip
 

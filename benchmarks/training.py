@@ -101,7 +101,7 @@ def head(job: HeadJob, sizes: tuple[int, int, int], dtype: torch.dtype, devices:
     case = "_".join(map(str, (*sizes, job.name))) if job.name else "_".join(map(str, sizes))
     flops = 6 * tokens * features * classes
     make, steps = partial(head_inputs, sizes), partial(head_steps, job)
-    return Training("nn.LinearCrossEntropyLoss", case, dtype, devices, make, steps, flops)
+    return Training(job.module, case, dtype, devices, make, steps, flops)
 
 
 TRAININGS = (
