@@ -202,6 +202,7 @@ def test_several_processes_are_refused_and_not_converted(monkeypatch):
 @pytest.mark.skipif(not hasattr(nn, "LinearCrossEntropyLoss"), reason="younger than this torch")
 def test_the_head_shows_its_options_as_torchs_does():
     assert repr(aclgrad.nn.LinearCrossEntropyLoss(3, 4)) == repr(nn.LinearCrossEntropyLoss(3, 4))
+    assert "options=None, softcap=2.0\n" in repr(aclgrad.nn.LinearCrossEntropyLoss(3, 4, softcap=2.0))
 
 
 def test_both_biases_of_a_cell_get_a_gradient_of_their_own():

@@ -188,6 +188,7 @@ _UPSTREAM = ("grad", *STATISTICS)
 _OF_TOKENS = (
     *(Invalid(f"{name}_null", {name: None}, NullArgument, name) for name in _UPSTREAM),
     *(Invalid(f"{name}_half", {name: lambda t: t.half()}, InvalidArgument, name) for name in _UPSTREAM),
+    *(Invalid(f"{name}_wide", {name: lambda t: t.double()}, InvalidArgument, name) for name in _UPSTREAM),
     *(Invalid(f"{name}_length", {name: lambda t: t[:-1]}, InvalidArgument, name) for name in _UPSTREAM),
     *(
         Invalid(f"{name}_length", {name: lambda _: torch.ones(18)}, InvalidArgument, name)

@@ -186,20 +186,23 @@ class LinearCrossEntropyLoss(nn.Module):
         names = ("weight", "reduction", "ignore_index", "label_smoothing", "softcap", "logit_scale", "z_loss")
         return {name: getattr(self, name) for name in (*names, "return_stats")}
 
+    def _beyond_torch(self) -> dict[str, Any]:
+        """Options that torch's module does not have, where they differ from their defaults."""
+        values = {name: getattr(self, name) for name in ("softcap", "logit_scale", "z_loss", "return_stats")}
+        return {name: value for name, value in values.items() if value != getattr(LinearCrossEntropyLoss, name)}
+
     def require_torch(self) -> None:
         """Raise if torch's own module lacks an option that this one was made with."""
-        for name, default in (("softcap", None), ("logit_scale", 1.0), ("z_loss", 0.0), ("return_stats", False)):
-            if getattr(self, name) != default:
-                raise Unsupported(f"{name} is {getattr(self, name)}, which torch's module does not have", name)
+        for name, value in self._beyond_torch().items():
+            raise Unsupported(f"{name} is {value}, which torch's module does not have", name)
 
     def extra_repr(self) -> str:
         """The options."""
         names = ("num_classes", "out_features", "bias", "reduction", "ignore_index", "label_smoothing", "options")
         options = {name: getattr(self, name) for name in names if name != "bias"}
         options |= {"in_features": self.linear.in_features, "bias": self.linear.bias is not None}
-        own = ("softcap", "logit_scale", "z_loss", "return_stats")
-        shown = [f"{name}={options[name]}" for name in ("in_features", *names)]
-        return ", ".join([*shown, *(f"{name}={vars(self)[name]}" for name in own if vars(self).get(name))])
+        shown = {name: options[name] for name in ("in_features", *names)} | self._beyond_torch()
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
 
     def forward(
         self,

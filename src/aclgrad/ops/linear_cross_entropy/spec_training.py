@@ -228,8 +228,7 @@ gradients = _operator(
         *_RULES,
         required("grad", *STATISTICS),
         supported_dtypes("grad", *STATISTICS, *_SOMETIMES),
-        *(shape(name, "BT") for name in ("grad", *STATISTICS)),
-        *(_given(name, shape(name, "BT")) for name in _SOMETIMES),
+        *(_given(name, _wide(name), shape(name, "BT")) for name in ("grad", *STATISTICS, *_SOMETIMES)),
         _needed_by_the_gradient,
     ),
 )  # fmt: skip

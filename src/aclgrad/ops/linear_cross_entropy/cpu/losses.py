@@ -23,11 +23,8 @@ Given = Mapping[str, Any]
 """A call's tensors, or their metadata, by name."""
 
 MEASURED = (*STATISTICS, "predicted_logits")
-ASIDE = (
-    "product_sum",
-    "weighed",
-    "won",
-)  # sums for the entropy and for label smoothing, and whether the own target wins
+ASIDE = ("product_sum", "weighed", "won")
+"""Sums for the entropy and for label smoothing, and whether the own target wins."""
 
 
 def wide_of(call: Call) -> torch.dtype:
