@@ -114,6 +114,7 @@ class Operator:
     def __init__(self, spec: OpSpec) -> None:
         self.spec = spec
         self.__name__ = spec.name
+        self._arity = len(spec.args)
         self._plans: dict[Any, Plan] = {}
 
     def __repr__(self) -> str:
@@ -124,7 +125,8 @@ class Operator:
 
         Straight to a kernel, or through torch's dispatcher where that has to know of the call (`core.dispatch`).
         """
-        args = tuple(self.spec.completed(args))
+        if len(args) < self._arity:
+            args = tuple(self.spec.completed(args))
         if is_watched() or wants_dispatch(args) or (out is not None and wants_dispatch((out,))):
             return dispatched(self, args, out, backend, asked)
         try:
@@ -164,7 +166,8 @@ class Operator:
         soc: str | None = None,
     ) -> Plan:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
-        args = self.spec.completed(args)
+        if len(args) < self._arity:
+            args = self.spec.completed(args)
         key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc)
         try:
             plan = self._plans.get(key)
