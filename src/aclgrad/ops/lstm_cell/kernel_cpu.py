@@ -56,10 +56,15 @@ def _row(line: Any, columns: int) -> None:
 
 
 @jit
+def _kept_gates(kept: Any, pitch: int) -> Any:
+    """Where each gate is kept: for who writes and who reads, since pointers that are apart are promised not to meet."""
+    return apart(kept, 4), apart(kept + pitch, 5), apart(kept + 2 * pitch, 6), apart(kept + 3 * pitch, 7)
+
+
+@jit
 def _row_kept(line: Any, columns: int, kept: Any, pitch: int) -> None:
     """The gradients of one row of a piece; those of the gates also unrounded, `pitch` elements from gate to gate."""
-    kept_i, kept_f = apart(kept, 4), apart(kept + pitch, 5)
-    kept_g, kept_o = apart(kept + 2 * pitch, 6), apart(kept + 3 * pitch, 7)
+    kept_i, kept_f, kept_g, kept_o = _kept_gates(kept, pitch)
     for j in range(columns):
         kept_i[j], kept_f[j], kept_g[j], kept_o[j] = _cell(line, j)
 
@@ -108,7 +113,7 @@ def _group(pointers: Any, along: Any, down: Any, rows: int, columns: int, kept: 
         pace = GATES * pitch
         for r in range(rows):
             _row_kept(stepped(moved(pointers, down, r), along), columns, kept + r * pace, pitch)
-        _add_gates(sums, pitch, (kept, kept + pitch, kept + 2 * pitch, kept + 3 * pitch), pace, rows, columns)
+        _add_gates(sums, pitch, _kept_gates(kept + 0, pitch), pace, rows, columns)  # + 0: no longer optional
 
 
 @jit
