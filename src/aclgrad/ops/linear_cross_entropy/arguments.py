@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +14,9 @@ from ...core.errors import InvalidArgument, Unsupported, WrongType
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_int, require_shape, require_tensor
 from .spec_training import IGNORE_INDEX, REDUCTIONS
+
+MOST, LEAST = torch.finfo(torch.float32).max, math.ulp(0.0)
+"""The largest number that an option may be, and the smallest that is positive."""
 
 
 class TokenStats(NamedTuple):
@@ -29,8 +31,7 @@ class TokenStats(NamedTuple):
     correct: Tensor  # bool: the target is the most likely class, the first of several
 
 
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(NamedTuple):
     """One call, tokens in one dimension."""
 
     input: Tensor  # [BT, H]
@@ -57,22 +58,27 @@ class Arguments:
         """As the operators take them."""
         return self.bias, self.classes, *self.numbers
 
-    def with_stats(self, loss: Tensor, stats: Sequence[Tensor]) -> Any:
-        """The loss in the shape of the targets, and the statistics if they are returned."""
+    def with_stats(self, loss: Tensor, found: Sequence[Tensor]) -> Any:
+        """The loss in the shape of the targets, and if they are returned the statistics, the last that an op found."""
         loss = loss.view(self.shape) if self.reduction == "none" else loss
-        return (loss, TokenStats(*(value.view(self.shape) for value in stats))) if self.return_stats else loss
+        if not self.return_stats:
+            return loss
+        return loss, TokenStats(*(value.view(self.shape) for value in found[-len(TokenStats._fields) :]))
 
 
-def _number(name: str, value: object, holds: bool, expected: str) -> float:
-    if isinstance(value, Tensor) or not isinstance(value, (int, float)) or isinstance(value, bool):
+def _number(name: str, value: object, expected: str) -> float:
+    """The value as a float."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise WrongType(f"{name} is {type(value).__name__}, expected {expected}", name)
-    if not holds:
-        raise InvalidArgument(f"{name} is {value}, expected {expected}", name)
     return float(value)
 
 
-def _holds(value: object, low: float, high: float) -> bool:
-    return isinstance(value, (int, float)) and low <= value <= high
+def _between(low: float, high: float, name: str, value: object, expected: str) -> float:
+    """The value as a float from low to high."""
+    number = _number(name, value, expected)
+    if not low <= number <= high:
+        raise InvalidArgument(f"{name} is {value}, expected {expected}", name)
+    return number
 
 
 def require_options(
@@ -93,12 +99,10 @@ def require_options(
     if not isinstance(return_stats, bool):
         raise WrongType(f"return_stats is {type(return_stats).__name__}, expected a bool", "return_stats")
     ignored = IGNORE_INDEX if ignore_index is None else require_int("ignore_index", ignore_index)
-    most = torch.finfo(torch.float32).max
-    smoothing = _number("label_smoothing", label_smoothing, _holds(label_smoothing, 0, 1), "a number from 0 to 1")
-    positive = _holds(softcap, 0, most) and softcap != 0
-    cap = 0.0 if softcap is None else _number("softcap", softcap, positive, "a positive number, or None")
-    scale = _number("logit_scale", logit_scale, _holds(logit_scale, -most, most), "a finite number")
-    return ignored, (smoothing, cap, scale, _number("z_loss", z_loss, _holds(z_loss, -most, most), "a finite number"))
+    smoothing = _between(0, 1, "label_smoothing", label_smoothing, "a number from 0 to 1")
+    cap = 0.0 if softcap is None else _between(LEAST, MOST, "softcap", softcap, "a positive number, or None")
+    scale = _between(-MOST, MOST, "logit_scale", logit_scale, "a finite number")
+    return ignored, (smoothing, cap, scale, _between(-MOST, MOST, "z_loss", z_loss, "a finite number"))
 
 
 def _require_float(name: str, value: Any) -> None:
@@ -116,7 +120,7 @@ def _normalizer(value: object, reduction: str, wide: torch.dtype, device: torch.
     if isinstance(value, Tensor):
         require_shape("normalizer", value, (), "[], or a number")
         return value.to(wide)
-    number = _number("normalizer", value, True, "a number or a tensor")
+    number = _number("normalizer", value, "a number or a tensor")
     return torch.full((), number, dtype=wide, device=device)
 
 

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from ...core.autograd import Gradient, final
 from ...core.dispatch import is_plain
-from .spec_training import OF_TOKENS, STATISTICS, counts, losses, together
+from .spec_training import OF_TOKENS, OPTIONS, STATISTICS, counts, losses, together
 
 ONCE = "the gradient of linear_cross_entropy cannot be differentiated again; cross_entropy(linear(…)) can"
 
 MATRICES = ("input", "weight", "bias")
-OPTIONS = ("bias", "class_weight", "label_smoothing", "softcap", "logit_scale", "z_loss")
 RECORDED = (*STATISTICS, "predicted_logits", "entropy")
+TOGETHER, LOSSES = ([argument.name for argument in operator.spec.args] for operator in (together, losses))
 
 
 def _keep(ctx: Any, names: Sequence[str], inputs: Sequence[Any], found: Mapping[str, Tensor]) -> None:
@@ -45,7 +45,7 @@ def _given(ctx: Any) -> dict[str, Any]:
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
     found = dict(zip(together.spec.out_names, output, strict=True))
-    _keep(ctx, [argument.name for argument in together.spec.args], inputs, found)
+    _keep(ctx, TOGETHER, inputs, found)
     ctx.gradients = [found[f"{name}_grad"] for name in MATRICES]
 
 
@@ -121,9 +121,7 @@ def _gradients(
 
 def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
     found = dict(zip(losses.spec.out_names, output, strict=True))
-    _keep(
-        ctx, [argument.name for argument in losses.spec.args], inputs, {k: v for k, v in found.items() if k != "loss"}
-    )
+    _keep(ctx, LOSSES, inputs, {name: value for name, value in found.items() if name != "loss"})
 
 
 def _token_losses(ctx: Any, *upstream: Tensor | None) -> Any:

@@ -12,12 +12,11 @@ from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
 from ...testing.cases import EDGE, SMOKE, Case, Data, Invalid, Suite, bytes_moved
 from .reference import token_losses
-from .training import IGNORE_INDEX, STATISTICS
+from .spec_training import IGNORE_INDEX, OPTIONS, STATISTICS
 
 DTYPES = (BF16, F16, F32, F64)
 MATRICES = ("input", "weight")
-OF_CLASSES = ("bias", "class_weight")
-NUMBERS = ("label_smoothing", "softcap", "logit_scale", "z_loss")
+OF_CLASSES, NUMBERS = OPTIONS[:2], OPTIONS[2:]
 
 
 class Options(NamedTuple):

@@ -87,20 +87,20 @@ def _together(given: Arguments) -> bool:
 
 def _with_gradients(given: Arguments) -> Any:
     bias, mean = given.bias, given.reduction == "mean"
-    loss, _, _, _, _, _, _, _, _, *stats = torch.ops.aclgrad.loss_and_gradients(
+    loss, *found = torch.ops.aclgrad.loss_and_gradients(
         given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
         given.input.requires_grad, given.weight.requires_grad, *given.options, given.token_weight,
         _normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
         bias is not None and bias.requires_grad, given.return_stats,
     )  # fmt: skip
-    return given.with_stats(loss, stats)
+    return given.with_stats(loss, found)
 
 
 def _token_by_token(given: Arguments) -> Any:
-    losses, _, _, _, _, *stats = torch.ops.aclgrad.token_losses(
+    losses, *found = torch.ops.aclgrad.token_losses(
         given.input, given.weight, given.target, given.ignore_index, *given.options, given.return_stats
     )
-    return given.with_stats(_reduced(losses, given), stats)
+    return given.with_stats(_reduced(losses, given), found)
 
 
 def _by_torch(given: Arguments) -> Any:

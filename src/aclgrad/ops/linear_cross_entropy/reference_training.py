@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 
+def bent(products: Tensor, bias: Tensor | None, softcap: float, logit_scale: float) -> Tensor:
+    """Logits of products with the weight: plus bias, times the scale, within the softcap."""
+    z = logit_scale * (products if bias is None else products + bias)
+    return softcap * torch.tanh(z / softcap) if softcap else z
+
+
 def logits_of(
     input: Tensor, weight: Tensor, bias: Tensor | None, softcap: float, logit_scale: float
 ) -> tuple[Tensor, Tensor]:
     """(z [BT, V], ∂z/∂(input · weightᵀ) [BT, V] or [])."""
-    z = input @ weight.t()
-    if bias is not None:
-        z = z + bias
-    z = logit_scale * z
+    z = bent(input @ weight.t(), bias, softcap, logit_scale)
     slope = torch.full((), logit_scale, dtype=z.dtype, device=z.device)
-    if softcap:
-        share = torch.tanh(z / softcap)
-        return softcap * share, slope * (1 - share * share)
-    return z, slope
+    return z, slope * (1 - (z / softcap).square()) if softcap else slope
 
 
 def token_losses(

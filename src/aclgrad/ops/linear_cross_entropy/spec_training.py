@@ -53,6 +53,7 @@ _OPTIONS = (
     Float("logit_scale", "logitScale", default=1.0),
     Float("z_loss", "zLoss", default=0.0),
 )
+OPTIONS = tuple(option.name for option in _OPTIONS)
 _WANTS_BIAS_GRAD = Flag("wants_bias_grad", "wantsBiasGrad", default=False)
 _WANTS_STATISTICS = Flag("wants_statistics", "wantsStatistics", default=False)
 

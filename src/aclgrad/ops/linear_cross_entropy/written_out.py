@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from .reference_training import bent
+
 
 def logits_of(
     input: Tensor, weight: Tensor, bias: Tensor | None, softcap: float, logit_scale: float
 ) -> Tensor:  # fmt: skip
     """Logits [N, *D, C] in float32, or float64, of `input` [N, H], `weight` [C, *D, H] and `bias` [C, *D]."""
     flat = linear(input, weight.reshape(-1, weight.shape[-1]))
-    flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
-    if bias is not None:
-        flat = flat + bias.reshape(-1)
-    z = logit_scale * flat.view(*input.shape[:-1], *weight.shape[:-1]).movedim(input.dim() - 1, -1)
-    return softcap * torch.tanh(z / softcap) if softcap else z
+    wide = flat.to(torch.promote_types(flat.dtype, torch.float32))
+    z = bent(wide, None if bias is None else bias.reshape(-1), softcap, logit_scale)
+    return z.view(*input.shape[:-1], *weight.shape[:-1]).movedim(input.dim() - 1, -1)
 
 
 def losses_of(

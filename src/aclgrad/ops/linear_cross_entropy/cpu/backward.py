@@ -42,7 +42,9 @@ class LinearCrossEntropyBackward:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every thread has a place there
-        self._gradient.run(self._operands((*args, *outs)), outs, workspace)
+        tensors = self._operands((*args, *outs))
+        addresses = GradientOperands(*(tensor if tensor is None else tensor.data_ptr() for tensor in tensors))
+        self._gradient.run(addresses, outs, workspace)
 
     def describe(self) -> str:
         """In words."""

@@ -62,6 +62,19 @@ def _own_target(token: int, plan: GradientPlan, mask: Any, target: Any) -> int:
     return -1 if elsewhere & 1 else target[token * plan.target]
 
 
+@jit
+def _row(
+    p: Any, logits: Any, columns: int, own: int, shift: Any, top: Any, sum_exp: Any, scale: Any, token: int, at: int,
+    plan: GradientPlan, beta: Any, delta: Any, classes: Any,
+) -> None:  # fmt: skip
+    """One row of p of logits less `top - shift`, or with options of slopes; column 0 is row `at` of the weight."""
+    if classes is not None and plan.on:
+        numbers = (scale, beta[token], delta[token])
+        slopes(p, logits, columns, shift, top, sum_exp, *numbers, classes + at, plan.softcap, plan.logit_scale)
+    else:
+        _probabilities(p, logits, columns, own, shift, sum_exp, scale)
+
+
 @cache
 def _gradient_strip(dtype: torch.dtype) -> Any:
     """`strip(...)`: p from `row` of the block of tokens at `t` and `column` of the block of the vocabulary at `v`."""
@@ -92,25 +105,13 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
             if logits_max is not None:
                 top, total = logits_max[token * plan.logits_max], sum_exp[token * plan.sum_exp]
                 if not known:
-                    row_of = logits + i * part
                     if bias is not None and plan.on:
-                        bend(row_of, bias + at, n, plan.softcap, plan.logit_scale)
-                        slopes(
-                            line, row_of, n, top, top, total, scale, beta[token], delta[token], classes + at,
-                            plan.softcap, plan.logit_scale,
-                        )  # fmt: skip
-                    else:
-                        _probabilities(line, row_of, n, own, top, total, scale)
+                        bend(logits + i * part, bias + at, n, plan.softcap, plan.logit_scale)
+                    _row(line, logits + i * part, n, own, top, top, total, scale, token, at, plan, beta, delta, classes)
                 elif kept is not None:
                     shift = top - shift_of(tops[at // part * plan.tokens + token])
                     less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
-                    if bias is not None and plan.on:
-                        slopes(
-                            line, less_top, n, shift, top, total, scale, beta[token], delta[token], classes + at,
-                            plan.softcap, plan.logit_scale,
-                        )  # fmt: skip
-                    else:
-                        _probabilities(line, less_top, n, own, shift, total, scale)
+                    _row(line, less_top, n, own, shift, top, total, scale, token, at, plan, beta, delta, classes)
                 if own_slope is not None and 0 <= own < n:
                     line[own] = own_slope[token]
             if softmax is not None:
@@ -280,9 +281,9 @@ class Gradient:
         return self._workspace.size
 
     def run(self, operands: GradientOperands, outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
-        """Compute into the outputs."""
-        tensors = (workspace, *operands, *outs)
-        addresses = (tensor.data_ptr() for tensor in tensors if tensor is not None)
+        """Compute into the outputs; the operands are addresses."""
+        results = (out.data_ptr() for out in outs if out is not None)
+        addresses = (workspace.data_ptr(), *(address for address in operands if address is not None), *results)
         self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
 
     def describe(self) -> str:

@@ -39,7 +39,10 @@ def kept_dtype(call: Call) -> torch.dtype:
 
 
 class Vectors:
-    """Numbers of every token [BT], by name: in an argument or output where the call has it, else in the workspace."""
+    """Numbers of every token [BT], by name: in an argument or output where the call has it, else in the workspace.
+
+    Phase two knows them by their addresses: a tensor for each would take longer than a small call's kernels.
+    """
 
     def __init__(self, call: Call, names: Sequence[str], scratch: Scratch) -> None:
         tokens, wide = (call.dims.BT,), wide_of(call)
@@ -50,11 +53,12 @@ class Vectors:
             for name in names
         }  # fmt: skip
 
-    def __call__(self, given: Given, workspace: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The vectors."""
+    def __call__(self, given: Given, workspace: torch.Tensor) -> dict[str, int]:
+        """Their addresses."""
+        base, pieces = workspace.data_ptr(), self._pieces
         return {
-            name: self._pieces[name].view(workspace) if name in self._pieces else given[name] for name in self.metas
-        }
+            name: base + pieces[name].offset if name in pieces else given[name].data_ptr() for name in self.metas
+        }  # fmt: skip
 
     def stride(self, name: str) -> int:
         """Elements from a token's number to the next."""
@@ -81,16 +85,14 @@ class Losses:
 
     def __call__(
         self, given: Given, workspace: torch.Tensor, behind: torch.Tensor, kept: torch.Tensor | None
-    ) -> tuple[dict[str, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-        """(the vectors, bias and class weights); the statistics work in the memory of `behind`."""
-        found, classes = self.vectors(given, workspace), self.classes(given, workspace)
-        matrices = {name: given[name] for name in ("input", "weight", "target")}
+    ) -> tuple[dict[str, int], tuple[int, int]]:
+        """The addresses of (the vectors, bias and class weights); the statistics work in the memory of `behind`."""
+        found, (bias, classes) = self.vectors(given, workspace), self.classes(given, workspace)
+        matrices = {name: given[name].data_ptr() for name in ("input", "weight", "target")}
         statistics = {name: found[name] for name in (*MEASURED, *ASIDE)}
-        operands = StatisticsOperands(
-            **matrices, **statistics, bias=classes[0], classes=classes[1], kept=behind if kept is None else kept
-        )
+        logits = (behind if kept is None else kept).data_ptr()
+        operands = StatisticsOperands(**matrices, **statistics, bias=bias, classes=classes, kept=logits)
         self.measure.run(operands, behind)
         results = (found[name] for name in (self._loss, *OF_TOKENS, "correct"))
-        tensors = (given["target"], *statistics.values(), classes[1], *results)
-        self._find(1, *(each.data_ptr() for each in tensors), *self._numbers)
-        return found, classes
+        self._find(1, matrices["target"], *statistics.values(), classes, *results, *self._numbers)
+        return found, (bias, classes)

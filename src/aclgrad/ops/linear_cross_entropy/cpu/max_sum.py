@@ -38,8 +38,9 @@ class LinearOnlineMaxSum:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
-        given = {name: tensor for name, tensor in zip(self._names, (*args, *outs), strict=True) if name is not None}
-        self._statistics.run(StatisticsOperands(**given), workspace)
+        given = zip(self._names, (*args, *outs), strict=True)
+        addresses = {name: value.data_ptr() for name, value in given if name is not None and value is not None}
+        self._statistics.run(StatisticsOperands(**addresses), workspace)
 
     def describe(self) -> str:
         """In words."""

@@ -103,14 +103,14 @@ class ClassVectors:
         if RowOptions.of(call).on or call["class_weight"] is not None:
             self._pieces = {name: scratch.tensor((call.dims.V,), wide) for name in ("bias", "class_weight")}
 
-    def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(bias, class weights); any memory where nobody reads them."""
+    def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[int, int]:
+        """The addresses of (bias, class weights); any memory where nobody reads them."""
         if not self._pieces:
-            return workspace, workspace
+            return workspace.data_ptr(), workspace.data_ptr()
         bias, classes = (piece.view(workspace) for piece in self._pieces.values())
         for vector, name, absent in ((bias, "bias", 0.0), (classes, "class_weight", 1.0)):
             if given[name] is None:
                 vector.fill_(absent)
             else:
                 vector.copy_(given[name])
-        return bias, classes
+        return bias.data_ptr(), classes.data_ptr()

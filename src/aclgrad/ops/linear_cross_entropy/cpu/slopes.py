@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from aclgrad.core.memory import Scratch
@@ -46,19 +48,24 @@ class Slopes:
         self.gradient = Gradient(differentiated(call, statistics), types, kept, parts, options)
 
     def __call__(
-        self, given: Given, grad: torch.Tensor, statistics: Given, classes: tuple[torch.Tensor, torch.Tensor],
-        workspace: torch.Tensor, behind: torch.Tensor, *, tops: torch.Tensor, kept: torch.Tensor,
+        self, given: Given, statistics: Mapping[str, int], columns: tuple[int, int], workspace: torch.Tensor,
+        behind: torch.Tensor, *, tops: int, kept: int,
     ) -> None:  # fmt: skip
-        """Compute into the outputs; the gradient works in the memory of `behind`."""
-        alpha, beta, delta, own_slope = self.vectors(given, workspace).values()
-        read = [workspace if name in self._absent else statistics[name] for name in READ]
-        weighed = (given["target"], grad, *read, classes[1], alpha, beta, delta, own_slope)
-        self._weigh(1, *(each.data_ptr() for each in weighed), *self._numbers)
+        """Compute into the outputs; the gradient works in the memory of `behind`.
+
+        `statistics` are addresses: of the gradient of the loss, and of what is read beside. So are the `columns`, bias
+        and class weights.
+        """
+        (bias, classes), anything = columns, workspace.data_ptr()
+        alpha, beta, delta, own_slope = slopes = tuple(self.vectors(given, workspace).values())
+        read = (anything if name in self._absent else statistics[name] for name in READ)
+        x, weight, target = (given[name].data_ptr() for name in ("input", "weight", "target"))
+        self._weigh(1, target, statistics["grad"], *read, classes, *slopes, *self._numbers)
         bias_grad = given["bias_grad"]
         operands = GradientOperands(
-            alpha, given["input"], given["weight"], None, given["target"], statistics["logits_max"],
-            statistics["sum_exp_logits"], tops=tops, kept=kept, own_slope=own_slope, beta=beta, delta=delta,
-            bias=classes[0], classes=classes[1], bias_grad=workspace if bias_grad is None else bias_grad,
+            alpha, x, weight, None, target, statistics["logits_max"], statistics["sum_exp_logits"], tops=tops,
+            kept=kept, own_slope=own_slope, beta=beta, delta=delta, bias=bias, classes=classes,
+            bias_grad=anything if bias_grad is None else bias_grad.data_ptr(),
         )  # fmt: skip
         self.gradient.run(operands, (given["input_grad"], given["weight_grad"]), behind)
 

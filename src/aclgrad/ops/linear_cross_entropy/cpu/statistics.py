@@ -273,8 +273,8 @@ class Statistics:
         return self._workspace.size
 
     def run(self, operands: StatisticsOperands, workspace: torch.Tensor) -> None:
-        """Compute into the outputs."""
-        addresses = (tensor.data_ptr() for tensor in (workspace, *operands) if tensor is not None)
+        """Compute into the outputs; the operands are addresses."""
+        addresses = (address for address in (workspace.data_ptr(), *operands) if address is not None)
         self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
 
     def describe(self) -> str:

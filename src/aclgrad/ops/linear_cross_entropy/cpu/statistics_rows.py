@@ -43,15 +43,24 @@ def _total(lanes: Any) -> Any:
     return total
 
 
-@jit
-def sum_of_exponentials(lanes: Any, values: Any, count: int, shift: Any) -> Any:
-    """Σ exp(value − shift) of whole lanes."""
-    for lane in range(LANES):
-        lanes[lane] = exp(values[lane] - shift)
-    for column in range(LANES, count, LANES):
+def _sum_of(term: Any) -> Any:
+    """`sum(lanes, values, count, shift)`: Σ term(value − shift) of whole lanes."""
+
+    @jit
+    def lane_sum(lanes: Any, values: Any, count: int, shift: Any) -> Any:
         for lane in range(LANES):
-            lanes[lane] += exp(values[column + lane] - shift)
-    return _total(lanes)
+            lanes[lane] = term(values[lane] - shift)
+        for column in range(LANES, count, LANES):
+            for lane in range(LANES):
+                lanes[lane] += term(values[column + lane] - shift)
+        return _total(lanes)
+
+    return lane_sum
+
+
+@jit
+def _exponential(left: Any) -> Any:
+    return exp(left)
 
 
 @jit
@@ -61,15 +70,7 @@ def _product(left: Any) -> Any:
     return e * left if e > ZERO else e
 
 
-@jit
-def sum_of_products(lanes: Any, values: Any, count: int, shift: Any) -> Any:
-    """Σ exp(value − shift) · (value − shift) of whole lanes."""
-    for lane in range(LANES):
-        lanes[lane] = _product(values[lane] - shift)
-    for column in range(LANES, count, LANES):
-        for lane in range(LANES):
-            lanes[lane] += _product(values[column + lane] - shift)
-    return _total(lanes)
+sum_of_exponentials, sum_of_products = _sum_of(_exponential), _sum_of(_product)
 
 
 @jit

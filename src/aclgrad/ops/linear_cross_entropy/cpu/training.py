@@ -78,16 +78,17 @@ class LossAndGradients:
         behind = workspace[self._shared :]
         kept = given["weight_grad"] if self._keeps else None
         found, classes = self._losses(given, workspace, behind, kept)
-        grad = self._share(given, workspace)["grad"]
-        weights, normalizer = (workspace if given[n] is None else given[n] for n in ("token_weight", "normalizer"))
-        reduced = (given["target"], found["losses"], weights, normalizer, given["loss"], grad)
-        self._reduce(1, *(each.data_ptr() for each in reduced), *self._numbers)
+        grad = self._share(given, workspace)
+        weights, normalizer = (
+            (workspace if given[name] is None else given[name]).data_ptr() for name in ("token_weight", "normalizer")
+        )
+        target, loss = given["target"].data_ptr(), given["loss"].data_ptr()
+        self._reduce(1, target, found["losses"], weights, normalizer, loss, grad["grad"], *self._numbers)
         if self._slopes is None:  # without features there is nothing in them
             return
+        tops, logits = behind.data_ptr(), (behind if kept is None else kept).data_ptr()
         behind_tops = behind[self._losses.measure.kept_bytes :]
-        self._slopes(
-            given, grad, found, classes, workspace, behind_tops, tops=behind, kept=behind if kept is None else kept
-        )
+        self._slopes(given, found | grad, classes, workspace, behind_tops, tops=tops, kept=logits)
 
     def describe(self) -> str:
         """In words."""
@@ -142,8 +143,9 @@ class TokenGradients:
         assert workspace is not None  # every token has a place there
         given = dict(zip(self._names, (*args, *outs), strict=True))
         behind = workspace[self._shared :]
-        classes = self._classes(given, workspace)
-        self._slopes(given, given["grad"], given, classes, workspace, behind, tops=behind, kept=behind)
+        anything, classes = behind.data_ptr(), self._classes(given, workspace)
+        statistics = {name: given[name].data_ptr() for name in ("grad", *READ) if given[name] is not None}
+        self._slopes(given, statistics, classes, workspace, behind, tops=anything, kept=anything)
 
     def describe(self) -> str:
         """In words."""
