@@ -65,6 +65,14 @@ def all_threads():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_kernels():
+    """Modules use them in small calls, too, which torch would serve otherwise."""
+    from aclgrad.ops._shared import small
+
+    small.enabled = False
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _settled_memory():
     """What is there stays out of the garbage collector's sight."""

@@ -7,7 +7,6 @@ call is plan + allocate + launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -74,8 +73,12 @@ class Plan:
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
         touched.sort()
-        if any(end > start for (_, end), (start, _) in pairwise(touched)):  # inputs may share, so look closer
-            memory.refuse_aliases(self.call, args, outs, scratch)
+        previous = 0
+        for start, end in touched:
+            if start < previous:  # inputs may share, so look closer
+                memory.refuse_aliases(self.call, args, outs, scratch)
+                break
+            previous = end
 
     def workspace(self) -> torch.Tensor | None:
         """Scratch memory for one launch."""
