@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from .compiler import jit
+from .compiler import jit, overload
 from .elements import FLOAT, I32
 
 P0, P1, P2, P3, P4 = (np.float32(c) for c in (-0.33333316, 0.13332586, -0.05385231, 0.02107168, -0.0062742415))
@@ -82,7 +82,6 @@ def _reduced(x: Any) -> Any:
     return rounded, r + (r * r) * q
 
 
-@jit
 def _exp32(x: Any) -> Any:
     x = EXP_HIGH if x > EXP_HIGH else x  # noqa: FURB136  # unlike min(), this lets a NaN pass
     x = EXP_LOW if x < EXP_LOW else x  # noqa: FURB136
@@ -90,7 +89,6 @@ def _exp32(x: Any) -> Any:
     return _scale(ONE + small, rounded)
 
 
-@jit
 def _tanh32(x: Any) -> Any:
     size = abs(x)
     square = x * x
@@ -119,22 +117,21 @@ def sigmoid(x: float) -> float:
     return (1.0 if x >= 0 else small) / (1.0 + small)
 
 
-@jit
 def _sigmoid32(x: Any) -> Any:
-    small = _exp32(-abs(x))
+    small = exp(-abs(x))
     return (ONE if x >= ZERO else small) / (ONE + small)
 
 
-@overload(exp, strict=False)
+@overload(exp)
 def _exp(x: Any) -> Any:
-    return (lambda x: _exp32(x)) if x == types.float32 else (lambda x: math.exp(x))
+    return _exp32 if x == types.float32 else exp
 
 
-@overload(tanh, strict=False)
+@overload(tanh)
 def _tanh(x: Any) -> Any:
-    return (lambda x: _tanh32(x)) if x == types.float32 else (lambda x: math.tanh(x))
+    return _tanh32 if x == types.float32 else tanh
 
 
-@overload(sigmoid, strict=False)
+@overload(sigmoid)
 def _sigmoid(x: Any) -> Any:
-    return (lambda x: _sigmoid32(x)) if x == types.float32 else sigmoid
+    return _sigmoid32 if x == types.float32 else sigmoid

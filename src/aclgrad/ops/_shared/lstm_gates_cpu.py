@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from ...cpu.compiler import jit
+from ...cpu.compiler import inlined, jit
 from ...cpu.lanes import cast
 from ...cpu.vecmath import sigmoid, tanh
 
 
-@partial(jit, forceinline=True)  # a loop that calls it is no vector loop
+@inlined
 def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
     """(i, f, g, o, c) of one element of one step: the gates activated, and c = f·c_prev + i·g.
 
