@@ -72,6 +72,21 @@ def _with_sign(typing: Any, magnitude: Any, sign: Any) -> Any:
     return types.float32(types.float32, types.float32), emit
 
 
+@intrinsic
+def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c, of which a·b is the product that is fused, wherever this stands: LLVM itself goes by what is around it.
+
+    It would not fuse a product that is the same in every turn of a loop, nor always the same one of two.
+    """
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        number = args[0].type
+        fused = ir.FunctionType(number, (number,) * 3)
+        return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", (number,), fused), args)
+
+    return a(a, a, a), emit
+
+
 @jit
 def _reduced(x: Any) -> Any:
     """(n + ROUNDER, expm1(x - n ln 2))."""
