@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
 
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .autograd import normalised
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, Vectors, by_running_statistics
 
-__all__ = ["SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -33,10 +33,9 @@ class SyncBatchNorm(nn.SyncBatchNorm):
         """Normalised by the batch in training, by the running statistics otherwise."""
         rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
         require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
-        if not self.training and not (self.running_mean is None and self.running_var is None):
-            return batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
-            )
+        vectors = Vectors.of(self)
+        if not self.training and not (vectors.mean is None and vectors.var is None):
+            return by_running_statistics(self, input, vectors)
         if input.numel() == self.num_features:
             raise InvalidArgument(
                 f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
