@@ -6,9 +6,9 @@ call is plan + allocate + launch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -24,6 +24,8 @@ from .rules import one_device, outputs_do_not_overlap_themselves
 from .spec import Call, OpSpec, OutList, Param
 
 PLAN_CACHE_SIZE = 2048
+
+T = TypeVar("T")
 
 
 class Plan:
@@ -102,6 +104,24 @@ def _take(params: Sequence[Param], values: Sequence[Any], strict: bool) -> dict[
         param.name: take(param, param.aclnn if strict else param.name, value)
         for param, value in zip(params, values, strict=True)
     }
+
+
+class Remembered(Generic[T]):
+    """What is made of the metadata of a call's arguments, made once: a plan of something else than a launch."""
+
+    def __init__(self, make: Callable[..., T], operator: Operator) -> None:
+        self._make, self._operator = make, operator
+        self._made: dict[Any, T] = {}
+
+    def __call__(self, args: Sequence[Any], *beside: Any) -> T:
+        """For these arguments of the operator, all of them, and what `make` takes beside."""
+        key = (fingerprint(args), *beside)
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= PLAN_CACHE_SIZE:
+                self._made.clear()
+            found = self._made[key] = self._make(self._operator.judge(args)[0], *beside)
+        return found
 
 
 class Operator:
