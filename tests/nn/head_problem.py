@@ -150,10 +150,14 @@ def assert_right(problem, results):
     assert set(results) == set(truth)
     for name, result in results.items():
         assert result.shape == truth[name].shape, name
-        if problem.dtype == torch.float64:  # the truth is no better: what sums of so many terms may be off by
-            terms = sum(problem.sizes)
-            bound = torch.finfo(torch.float64).eps * terms * truth[name].abs().max()
-            assert (result - truth[name]).abs().max() <= bound, name
-            continue
-        verdict = judge(result, truth[name].to(result.device), naive[name], problem.dtype)
-        assert verdict.ok, f"{name}: {verdict}"
+        assert_close(problem, result, truth[name].to(result.device), naive[name], name)
+
+
+def assert_close(problem, result, exact, rough, label):
+    """By the tolerance rule; of float64 the truth is no better, so by what sums of so many terms may be off by."""
+    if problem.dtype == torch.float64:
+        bound = torch.finfo(torch.float64).eps * sum(problem.sizes) * exact.abs().max()
+        assert (result - exact).abs().max() <= bound, label
+        return
+    verdict = judge(result, exact, rough, problem.dtype)
+    assert verdict.ok, f"{label}: {verdict}"
