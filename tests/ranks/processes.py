@@ -36,6 +36,10 @@ class Processes:
         self.size, self.timeout = size, timeout
 
     def __enter__(self):
+        self._start()
+        return self
+
+    def _start(self):
         self._folder = tempfile.TemporaryDirectory()
         where = str(Path(self._folder.name) / "store")
         self.workers = []
@@ -46,9 +50,11 @@ class Processes:
             worker.start()
             theirs.close()
             self.workers.append((worker, ours))
-        return self
 
     def __exit__(self, *_):
+        self._stop()
+
+    def _stop(self):
         for _, pipe in self.workers:
             pipe.close()
         for worker, _ in self.workers:
@@ -58,10 +64,12 @@ class Processes:
         self._folder.cleanup()
 
     def __call__(self, function, *args):
-        """What the function returned on every rank."""
+        """What the function returned on every rank. Where it failed ranks wait for others: there are new ones then."""
         found = self.outcomes(function, *args)
         wrong = [f"rank {rank}:\n{text}" for rank, (fine, text) in enumerate(found) if not fine]
         if wrong:
+            self._stop()
+            self._start()
             raise Failed("\n".join(wrong))
         return [value for _, value in found]
 
