@@ -98,6 +98,8 @@ def _work(rank, size, where, timeout, pipe, path):
 
     torch.set_num_threads(1)
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
+    warnings.filterwarnings("ignore", "The .grad attribute", UserWarning)
     limit = timedelta(seconds=timeout)
     store = dist.FileStore(where, size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=limit)

@@ -11,7 +11,7 @@ from ...core.errors import InvalidArgument
 from . import written_out
 from .arguments import Arguments, checked
 from .reduction import normalizer, reduced
-from .shards.placement import is_distributed, split_over_ranks
+from .shards.placement import ALONE, is_distributed, split_over_ranks
 
 
 def linear_cross_entropy(
@@ -90,9 +90,9 @@ def linear_cross_entropy(
             "sequence_parallel": sequence_parallel,
             "check": check,
         }
-        shared = split_over_ranks(arguments, group, vocab, **how)
-        if shared is not None:
-            return shared()
+        found = split_over_ranks(arguments, group, vocab, **how)
+        if found is not ALONE:
+            return found
     elif vocab is not None or sequence_parallel:
         name = "sequence_parallel" if vocab is None else "vocab"
         raise InvalidArgument(f"{name} is given without a group, expected a process group beside it", "group")

@@ -13,7 +13,7 @@ from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .arguments import TokenStats, require_options
 from .head import linear_cross_entropy
-from .shards.placement import as_rows, is_distributed, local_part, split_over_ranks
+from .shards.placement import ALONE, as_rows, is_distributed, local_part, split_over_ranks
 from .shards.ranges import even_ranges, module_ranges
 from .shards.style import VocabParallel
 
@@ -219,5 +219,5 @@ class VocabParallelLinearCrossEntropyLoss(LinearCrossEntropyLoss):
         how = {name: getattr(self, name) for name in ("reduce_input_grad", "sequence_parallel", "check")}
         if is_distributed(weight):
             return linear_cross_entropy(**arguments, **how)
-        shared = split_over_ranks(arguments, self._ranks, None, ranges=self._ranges, **how)
-        return linear_cross_entropy(**arguments) if shared is None else shared()
+        found = split_over_ranks(arguments, self._ranks, None, ranges=self._ranges, **how)
+        return linear_cross_entropy(**arguments) if found is ALONE else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,8 @@ from .ranges import Ranges, even_ranges, ranges_of, require_range
 
 ALIKE = ("target", "weight", "token_weight", "normalizer")
 """Arguments that are the same on all ranks."""
+
+ALONE = "one rank has the whole vocabulary"
 
 
 def is_distributed(value: object) -> bool:
@@ -43,16 +45,15 @@ def as_rows(local: Tensor, mesh: Any, rows: int) -> Any:
 def split_over_ranks(
     arguments: Mapping[str, Any], group: Any, vocab: object, *, reduce_input_grad: bool, sequence_parallel: bool,
     check: bool, ranges: Ranges | None = None,
-) -> Callable[[], Any] | None:  # fmt: skip
-    """What computes the loss of a vocabulary that ranks share; None where there is one rank, which has all of it."""
+) -> Any:  # fmt: skip
+    """The loss of a vocabulary that ranks share; `ALONE` where there is one rank, which has all of it."""
     weight = arguments["linear_weight"]
     how: dict[str, Any] = {"reduce_input_grad": reduce_input_grad, "check": check}
     if is_distributed(weight):
         if group is not None or vocab is not None:
             name = "vocab" if group is None else "group"
             raise InvalidArgument(f"{name} is given beside a DTensor, expected None: its placement says it", name)
-        placed = _Placed.of(weight)
-        return lambda: placed.loss(arguments, sequence_parallel, how)
+        return _Placed.of(weight).loss(arguments, sequence_parallel, how)
     if is_distributed(arguments["input"]):
         raise InvalidArgument(
             "input is a DTensor and linear_weight is not, expected linear_weight to be sharded on the same mesh",
@@ -60,10 +61,10 @@ def split_over_ranks(
         )
     group, mine = process_group(group), require_range(vocab)
     if group.size() == 1 and not mine:
-        return None
+        return ALONE
     known = ranges or ranges_of(group, weight, mine)
     dim = 0 if sequence_parallel else None
-    return lambda: over_ranks(arguments, group, known, split_dim=dim, **how)
+    return over_ranks(arguments, group, known, split_dim=dim, **how)
 
 
 class _Placed(NamedTuple):

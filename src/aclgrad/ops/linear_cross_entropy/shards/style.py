@@ -97,5 +97,5 @@ def _local(found: Any) -> Any:
     if isinstance(found, tuple):
         loss, stats = found
         return _local(loss), type(stats)(*(_local(value) for value in stats))
-    value: Tensor = found.to_local() if is_distributed(found) else found
+    value: Tensor = found.to_local().clone() if is_distributed(found) else found  # a view would bear no hooks
     return value
