@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -77,7 +78,8 @@ class Processes:
         """(True, what it returned) or (False, what it raised) of every rank; None of one that is gone."""
         task = pickle.dumps((function.__module__, function.__name__, args))
         for _, pipe in self.workers:
-            pipe.send_bytes(task)
+            with suppress(OSError):  # of one that is gone
+                pipe.send_bytes(task)
         end = time.monotonic() + patience
         found = []
         for rank, (worker, pipe) in enumerate(self.workers):

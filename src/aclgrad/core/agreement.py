@@ -51,14 +51,18 @@ class Agreement:
             return
         said = self._said(text)
         if any(each != said[0] for each in said):
-            raise InvalidArgument(_difference([json.loads(each) for each in said]))
+            raise InvalidArgument(_difference(said))
 
     def told(self, words: Words) -> list[Words]:
-        """What every rank says, in their order."""
+        """What every rank says to the same questions, in their order."""
         text = json.dumps(words)
         if self._store is not None:
             self._meet(text)
-        return [json.loads(each) for each in self._said(text)]
+        said = self._said(text)
+        found: list[Words] = [json.loads(each) for each in said]
+        if any(each.keys() != words.keys() for each in found):
+            raise InvalidArgument(_difference(said))
+        return found
 
     def _meet(self, text: str) -> bool:
         """Say it, wait until every rank has said something; whether all said the same."""
@@ -74,12 +78,20 @@ class Agreement:
             found: bytes = store.get(f"{place}/all")
         except RuntimeError as error:
             raise CommunicationError(
-                f"rank {self._rank} of {self._size} waited for all others to begin with {text}: {error}"
+                f"rank {self._rank} of {self._size} waited for {self._missing(place)} to begin with {text}: {error}"
             ) from error
         self._forget_last()
         self._last = [*(f"{place}/{rank}" for rank in range(self._size)), f"{place}/says {text}"]
         self._last += [f"{place}/here", f"{place}/all"]
         return found == b"same"
+
+    def _missing(self, place: str) -> str:
+        """The ranks that have said nothing, in words."""
+        try:
+            missing = [rank for rank in range(self._size) if not self._store.check([f"{place}/{rank}"])]
+        except RuntimeError:  # whoever keeps the store is gone as well
+            missing = []
+        return f"rank {', '.join(map(str, missing))}" if missing else "other ranks"
 
     def _said(self, text: str) -> list[str]:
         """What every rank said in the latest meeting; without a store they meet here."""
@@ -108,18 +120,29 @@ def agreement_of(group: Any) -> Agreement:
     return _agreements[group]
 
 
-def _difference(said: list[Words]) -> str:
+def _difference(said: list[str]) -> str:
     """Which rank differs from most others, and in what."""
-    found = []
-    for name in said[0]:
-        values = [json.dumps(words.get(name)) for words in said]
+    words = [json.loads(each) for each in said]
+    names = Counter(tuple(each) for each in words)
+    if len(names) > 1:
+        ((usual_names, _), *_) = names.most_common()
+        usual = next(each for each in words if tuple(each) == usual_names)
+        found = [
+            f"rank {rank} begins with {said[rank]}, expected {json.dumps(usual)} as on rank {words.index(usual)}"
+            for rank, each in enumerate(words)
+            if tuple(each) != usual_names
+        ]
+        return "; ".join(found)
+    differing = []
+    for name in words[0]:
+        values = [json.dumps(each[name]) for each in words]
         ((usual, _), *_) = Counter(values).most_common()
-        found += [
+        differing += [
             f"{name} is {value} on rank {rank}, expected {usual} as on rank {values.index(usual)}"
             for rank, value in enumerate(values)
             if value != usual
         ]
-    return "; ".join(found) or "ranks differ in what they are about to do"
+    return "; ".join(differing)
 
 
 def _store_of(group: Any) -> Any:
