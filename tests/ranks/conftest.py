@@ -10,7 +10,7 @@ for folder in (Path(__file__).parent, Path(__file__).parents[1] / "nn"):
 @pytest.fixture(scope="module")
 def ranks():
     """Four processes that form a group, for all tests of a file."""
-    from processes import Processes
+    from aclgrad.testing.processes import Processes
 
     with Processes(4) as processes:
         yield processes

@@ -2,7 +2,8 @@
 
 import compile_checks
 import pytest
-from processes import Processes
+
+from aclgrad.testing.processes import Processes
 
 GATHER, SUM, SCATTER = "all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor"
 EXPECTED = {

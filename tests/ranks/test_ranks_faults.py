@@ -57,9 +57,9 @@ def test_whoever_hangs_or_dies_is_not_waited_for_longer_than_the_timeout(ranks):
         else:
             assert found == "gone"  # torch aborts whoever gets more than it asked for
     workers = [worker for worker, _ in ranks.workers]
-    ranks._stop()
+    ranks.stop()
     assert not any(worker.is_alive() for worker in workers)
-    ranks._start()
+    ranks.start()
 
 
 def test_without_a_group(monkeypatch):

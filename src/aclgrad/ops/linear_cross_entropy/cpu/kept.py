@@ -87,11 +87,19 @@ class KeptPlan:
         strides = self.call["input"].strides
         return WeightGradPlan(tokens, features, vocabulary, columns, rows, *strides, **places(sizes, "size"))
 
+    def _scratch(self, size: int = 0) -> Tensor:
+        """A workspace for any of the passes: each asking for a little more would make it grow by more than that."""
+        plan = self._gradient
+        space = ThreadWorkspace(plan.shared, plan.each, math.prod(self.call.dims), GRAIN)
+        most = max(size, self._statistics.workspace, space.size, self._weight_grad.size)
+        scratch = memory.workspace(most, self.call.device)
+        assert scratch is not None  # every token has a place there
+        return scratch
+
     def keep(self, args: Sequence[Any]) -> tuple[Tensor, KeptLogits]:
         """What the shard finds of its tokens; its logits are kept."""
         found, kept = memory.empty(self._metas["found"]), memory.empty(self._metas["weight_grad"])
-        scratch = memory.workspace(self._statistics.workspace, self.call.device)
-        assert scratch is not None  # every token has a place there
+        scratch = self._scratch()
         self._statistics(args, (found,), scratch, kept.data_ptr())
         start = self._statistics.shared
         tops = scratch[start : start + self._statistics.measure.kept_bytes].clone()
@@ -112,8 +120,7 @@ class KeptPlan:
             classes = weight.new_ones(len(weight), dtype=self._wide)
         result = memory.empty(self._metas["input_grad"])
         space = ThreadWorkspace(plan.shared, plan.each, math.prod(self.call.dims), GRAIN)
-        scratch = memory.workspace(space.size, self.call.device)
-        assert scratch is not None  # every thread has a place there
+        scratch = self._scratch(space.size)
         anything, place = scratch.data_ptr(), kept.memory.data_ptr()
         self._input_kernel(
             space.threads(scratch), anything, weight.data_ptr(), row.data_ptr(),
@@ -140,8 +147,7 @@ class KeptPlan:
     def weight_grad(self, kept: KeptLogits, input: Tensor) -> Tensor:
         """weight_grad of the shard, after `input_grad`."""
         plan = self._weight_grad
-        scratch = memory.workspace(plan.size, self.call.device)
-        assert scratch is not None  # the input is packed there
+        scratch = self._scratch()
         threads = cpu_threads.thread_count(math.prod(self.call.dims), GRAIN)
         self._weight_kernel(threads, scratch.data_ptr(), input.data_ptr(), kept.memory.data_ptr(), *plan)
         memory.give_back(scratch)
