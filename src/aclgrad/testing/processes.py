@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 PRELOADED = ["torch.distributed.tensor.parallel", "aclgrad.nn", "aclgrad.testing.cases"]
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that a task may take."""
 
 
@@ -40,7 +40,7 @@ class Processes:
     by its name there. Warnings are errors in them.
     """
 
-    def __init__(self, size: int, timeout: float = 20.0, threads: int = 1) -> None:
+    def __init__(self, size: int, timeout: float = 60.0, threads: int = 1) -> None:
         self.size, self.timeout, self.threads = size, timeout, threads
         self.workers: list[tuple[Any, Any]] = []
 

@@ -60,6 +60,7 @@ def _cases(make: Callable[..., Make]) -> tuple[Case, ...]:
         Case("one_row", make(19, 5, 1, every=True), DTYPES[:1], frozenset({EDGE})),
         Case("no_tokens", make(0, 8, 128), DTYPES[:1], frozenset({EDGE})),
         Case("no_features", make(9, 0, 128, every=True), DTYPES[:1], frozenset({EDGE})),
+        Case("several_threads", make(130, 65, 1030, every=True), DTYPES[:1], frozenset({EDGE})),
         Case("several_tiles", make(20, 8, 600, every=True), DTYPES[:1], frozenset({EDGE})),
     )
 
