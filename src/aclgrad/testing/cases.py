@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +146,30 @@ def sized(spec: OpSpec) -> Callable[..., Callable[[Data], Sequence[Any]]] | None
     """
     builders: dict[str, Any] = getattr(importlib.import_module(f"{spec.package}.cases"), "SIZED", {})
     return builders.get(spec.name)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What such a builder takes: one shape or sizes by name, and options; a size that has to be given is None."""
+
+    is_shape: bool
+    sizes: dict[str, int | None]
+    options: dict[str, Any]
+
+    @staticmethod
+    def of(build: Callable[..., Any]) -> Sizes:
+        """By the builder's parameters; what is neither a number nor a bool cannot be chosen by name."""
+        is_shape, sizes, options = False, {}, {}
+        for name, parameter in inspect.signature(build).parameters.items():
+            default = None if parameter.default is parameter.empty else parameter.default
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                is_shape = True
+            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD and type(default) in (int, type(None)):
+                if default is not None or parameter.default is parameter.empty:
+                    sizes[name] = default
+            elif type(default) in (bool, int, float):
+                options[name] = default
+        return Sizes(is_shape, sizes, options)
 
 
 def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:

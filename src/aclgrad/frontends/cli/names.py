@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import torch
 import typer
 
+from ...core import registry
 from ...core.backends import BACKENDS
-from ...core.errors import NoBackend
+from ...core.errors import InvalidArgument, NoBackend
 from ...core.plan import Operator
-from ...core.registry import aclnn_operators
+from ...core.registry import aclnn_operators, operators
 from ...testing.cases import suite
 
 
-def find(name: str) -> Operator:
-    """The operator of a name, in Python or in C, of either phase; upper and lower case are the same."""
-    known = {written.lower(): operator for operator in aclnn_operators() for written in _names(operator)}
-    operator = known.get(name.lower())
-    if operator is not None:
-        return operator
-    near = get_close_matches(name.lower(), known, n=1)
-    if near:
-        meant = next(written for written in _names(known[near[0]]) if written.lower() == near[0])
-        raise typer.BadParameter(f"{name!r} is no operator, did you mean {meant}?")
-    expected = ", ".join(operator.spec.name for operator in aclnn_operators())
-    raise typer.BadParameter(f"{name!r} is no operator, expected one of {expected}")
-
-
-def _names(operator: Operator) -> tuple[str, ...]:
-    spec = operator.spec
-    return spec.name, spec.aclnn, f"{spec.aclnn}GetWorkspaceSize"
+def find(name: str, *, every: bool = False) -> Operator:
+    """The operator of a name, in Python or in C; of those that a document knows, or of every one."""
+    try:
+        return registry.find(name, operators() if every else aclnn_operators())
+    except InvalidArgument as unknown:
+        raise typer.BadParameter(str(unknown)) from None
 
 
 def device(wanted: str | None) -> str:

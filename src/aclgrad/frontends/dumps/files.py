@@ -91,8 +91,8 @@ def write(tensor: Tensor, path: Path) -> str:
     tensor = tensor.detach().cpu().resolve_neg()
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == f".{PT}":
-        alone = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-        torch.save(tensor if alone else tensor.clone(memory_format=torch.contiguous_format), path)
+        alone = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        torch.save(tensor if alone and type(tensor) is Tensor and _is_plain(tensor) else _plain(tensor), path)
         return checksum(path)
     if path.suffix not in (f".{NPY}", f".{BIN}"):
         raise BadDump(f"{path.name} is of no known kind, expected one of {', '.join(FORMATS)}")
@@ -137,7 +137,17 @@ def _pieces(tensor: Tensor) -> Iterator[memoryview]:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.contiguous().view(-1).view(torch.uint8).numpy().data
+    plain = tensor if _is_plain(tensor) else _plain(tensor)
+    return plain.view(-1).view(torch.uint8).numpy().data
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether the strides are what a row-major tensor has, those of dimensions that do not matter included."""
+    return tensor.dim() > 0 and tensor.stride() == contiguous_strides(tuple(tensor.shape))
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)
 
 
 def _mapped(path: Path, dtype: torch.dtype, shape: Shape, offset: int = 0) -> Tensor:
