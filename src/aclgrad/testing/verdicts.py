@@ -29,8 +29,12 @@ def own(spec: OpSpec, args: Sequence[Any]) -> list[Any]:
 
 def formula(spec: OpSpec, args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """What the textbook gives in a dtype for everything that a call writes."""
-    textbook = getattr(importlib.import_module(f"{spec.package}.reference"), spec.name)
-    return list(_sequence(textbook(*[widen(arg, dtype) for arg in args])))
+    return textbook(spec, [widen(arg, dtype) for arg in args])
+
+
+def textbook(spec: OpSpec, args: Sequence[Any]) -> list[Any]:
+    """The same of arguments as they are, which autograd may look at."""
+    return list(_sequence(getattr(importlib.import_module(f"{spec.package}.reference"), spec.name)(*args)))
 
 
 def verdicts(

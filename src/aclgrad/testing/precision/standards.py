@@ -67,14 +67,11 @@ class Standard:
     def judge(self, measured: Measured, level: str = LEVELS[0]) -> Judgement:
         """The verdict on an output of floating-point numbers."""
         common, figures = sound(measured), self.of(measured.dtype)
-        if not all(criterion.ok for criterion in common):
-            return Judgement(False, common)
-        if measured.found[of.count()] == 0:  # no numbers, or none that can be off
-            return Judgement(True, common)
-        if figures is None:
-            return Judgement(None, common)
+        is_sound = all(criterion.ok for criterion in common)
+        if figures is None or measured.found[of.count()] == 0:  # no numbers, or none that can be off
+            return Judgement(None if figures is None and is_sound else is_sound, common)
         ok, criteria = KINDS[self.kind].judge({**figures, **figures.get(level, {})}, measured)
-        return Judgement(ok, (*common, *criteria))
+        return Judgement(is_sound and ok, (*common, *criteria))
 
 
 @cache

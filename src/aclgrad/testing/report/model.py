@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +121,11 @@ class Report:
 
     def show(self) -> None:
         """Print the verdicts and the worst elements to the terminal; in a notebook, show the page."""
+        if _in_notebook():
+            from IPython.display import display
+
+            display(self)
+            return
         from .terminal import show
 
         show(self)
@@ -141,6 +147,13 @@ class Report:
         from .html import embedded
 
         return embedded(self)
+
+
+def _in_notebook() -> bool:
+    """Whether what is displayed ends up on a page."""
+    started = sys.modules.get("IPython")
+    shell = None if started is None else started.get_ipython()
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def worst_of(output: OutputReport) -> list[Bad]:

@@ -66,7 +66,7 @@ def _show_trouble(console: Console, report: Report, output: OutputReport) -> Non
     rows = [
         (
             str(list(output.index(bad.place))), f"{bad.found:.9g}", f"{bad.true:.9g}", f"{bad.ulp:.3g}",
-            "  ".join(f"{maker.where} = {maker.value:.6g}" for maker in output.makers.get(bad.place, ())),
+            "\n".join(f"{maker.where} = {maker.value:.6g}" for maker in output.makers.get(bad.place, ())),
         )
         for bad in worst_of(output)[:MOST]
     ]  # fmt: skip

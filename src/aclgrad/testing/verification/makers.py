@@ -15,7 +15,7 @@ from torch import Tensor
 from ...core.backends import widen
 from ...core.memory import tensors_in
 from ..report.model import Maker
-from ..verdicts import formula
+from ..verdicts import textbook
 from .expected import Expectation, Expected
 
 MOST = 1 << 20  # elements of all arguments, up to which the formula is differentiated
@@ -50,7 +50,7 @@ def _by_gradient(expected: Expectation, output: Expected, places: Sequence[int])
     ]
     try:
         with torch.enable_grad():
-            result = formula(spec, leaves, torch.float64)[spec.written_names.index(output.name)]
+            result = textbook(spec, leaves)[spec.written_names.index(output.name)]
             line = (result if output.member is None else result[output.member]).reshape(-1)
             return [_of_place(named, line[place]) for place in places]
     except RuntimeError:  # not every formula can be differentiated: some write in place
