@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from aclgrad.frontends.cli import app
-from aclgrad.testing.data.sampling import drawn
+from aclgrad.testing.data.calls import drawn
 from aclgrad.testing.report.forms import COLUMNS
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})

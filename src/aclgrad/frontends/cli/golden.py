@@ -13,12 +13,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from ...core.errors import BadDump, InvalidArgument
 from ...core.plan import Operator
+from ...core.registry import operators
 from ...frontends.dumps.files import FORMATS
 from ...testing.cases import Data
+from ...testing.data.calls import Call, drawn, of_case
 from ...testing.data.described import arguments, dtype_named, read_arguments
 from ...testing.data.dumps import read_manifest
 from ...testing.data.golden import MANIFEST, MSPROBE, bytes_of, write_golden
-from ...testing.data.sampling import Sample, drawn, of_case
 from ...testing.vendor import ADAPTERS
 from ..tables import wide_console
 from .names import find
@@ -28,7 +29,7 @@ KINDS = (*FORMATS, MSPROBE, *ADAPTERS)
 
 def golden(
     name: Annotated[str, typer.Argument(help="An operator, by its Python or its aclnn name.")],
-    out: Annotated[Path, typer.Option(help="The folder to write into; it must be empty, or hold golden data.")],
+    out: Annotated[Path, typer.Option(help="The folder to write into; for plain data it must be empty, or hold such.")],
     case: Annotated[str | None, typer.Option(help="A named case; the operator's first without it.")] = None,
     args: Annotated[Path | None, typer.Option(help="A JSON file that describes the arguments.")] = None,
     random: Annotated[int | None, typer.Option(help="So many calls with sizes and options drawn at random.")] = None,
@@ -40,7 +41,7 @@ def golden(
 
     With --format ttk or atk: the files that CANN's test kits TTK and ATK load, which compute the outputs themselves.
     """
-    operator, console = find(name, every=True), wide_console()
+    operator, console = find(name, operators), wide_console()
     if data_format not in KINDS:
         raise typer.BadParameter(
             f"{data_format!r} is unknown, expected one of {', '.join(KINDS)}", param_hint="--format"
@@ -52,25 +53,25 @@ def golden(
         raise typer.BadParameter(f"{random} calls, expected at least 1", param_hint="--random")
     try:
         kind = None if dtype is None else dtype_named(dtype)
-        samples = _samples(operator, case, args, random, kind, seed)
-        _clear(out)
+        calls = _calls(operator, case, args, random, kind, seed)
         if data_format in ADAPTERS:
-            written = ADAPTERS[data_format](operator, samples, out)
+            written = ADAPTERS[data_format](operator, calls, out)
             console.print(f"wrote {', '.join(str(path) for path in written)}", highlight=False, soft_wrap=True)
             return
-        _write(console, operator, samples, out, data_format)
+        _clear(out)
+        _write(console, operator, calls, out, data_format)
     except (InvalidArgument, OSError) as mistake:
         raise typer.BadParameter(str(mistake)) from None
 
 
-def _samples(
+def _calls(
     operator: Operator, case: str | None, args: Path | None, count: int | None, dtype: torch.dtype | None, seed: int
-) -> list[Sample]:
+) -> list[Call]:
     if args is not None:
         if dtype is not None:
             raise InvalidArgument(f"{args.name} says the dtype of each tensor, expected no --dtype", "dtype")
         values = arguments(operator.spec, read_arguments(args), Data(seed=seed))
-        return [Sample(args.stem, {"args": args.name, "seed": seed}, values)]
+        return [Call(args.stem, {"args": args.name, "seed": seed}, values)]
     if count is not None:
         return list(drawn(operator, count, dtype, seed))
     return [of_case(operator, case, dtype, seed)]
@@ -92,20 +93,20 @@ def _clear(out: Path) -> None:
         path.rmdir() if path.is_dir() else path.unlink()
 
 
-def _write(console: Console, operator: Operator, samples: Iterable[Sample], out: Path, data_format: str) -> None:
-    samples = list(samples)
+def _write(console: Console, operator: Operator, calls: Iterable[Call], out: Path, data_format: str) -> None:
+    calls = list(calls)
     columns = (TextColumn("{task.description:<32}"), BarColumn(), DownloadColumn(binary_units=True))
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=sum(bytes_of(operator, sample.args) for sample in samples))
-        for sample in samples:
-            place = out if len(samples) == 1 else out / sample.name
-            progress.update(task, description=f"{operator.spec.name} {sample.name}")
+        task = progress.add_task("", total=sum(bytes_of(operator, call.args) for call in calls))
+        for call in calls:
+            place = out if len(calls) == 1 else out / call.name
+            progress.update(task, description=f"{operator.spec.name} {call.name}")
             write_golden(
-                operator, sample.args, place, data_format, origin=sample.origin,
+                operator, call.args, place, data_format, origin=call.origin,
                 tell=lambda nbytes: progress.advance(task, nbytes),
             )  # fmt: skip
-    calls = f"{len(samples)} calls, each in a folder of its own, " if len(samples) > 1 else ""
-    console.print(f"wrote {calls}to {out}: inputs, the truth (golden.*), {MANIFEST}", highlight=False, soft_wrap=True)
+    several = f"{len(calls)} calls, each in a folder of its own, " if len(calls) > 1 else ""
+    console.print(f"wrote {several}to {out}: inputs, the truth (golden.*), {MANIFEST}", highlight=False, soft_wrap=True)
     outputs = ", ".join(f"{operator.spec.params[word].aclnn}" for word in operator.spec.written_names)
     console.print(
         f"next: let your kernel read the inputs and write its outputs ({outputs}) as files of these names into another "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import typer
@@ -11,14 +11,14 @@ from ...core import registry
 from ...core.backends import BACKENDS
 from ...core.errors import InvalidArgument, NoBackend
 from ...core.plan import Operator
-from ...core.registry import aclnn_operators, operators
+from ...core.registry import aclnn_operators
 from ...testing.cases import suite
 
 
-def find(name: str, *, every: bool = False) -> Operator:
-    """The operator of a name, in Python or in C; of those that a document knows, or of every one."""
+def find(name: str, among: Callable[[], Iterable[Operator]] = aclnn_operators) -> Operator:
+    """The operator of a name, in Python or in C, of either phase; upper and lower case are the same."""
     try:
-        return registry.find(name, operators() if every else aclnn_operators())
+        return registry.find(name, among())
     except InvalidArgument as unknown:
         raise typer.BadParameter(str(unknown)) from None
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ...core.errors import BadDump
 from ...core.plan import Operator
 from ...core.spec import OpSpec, OutList, TensorList
@@ -23,7 +25,10 @@ from ...frontends.dumps.files import DTYPES, FORMATS, Stored
 from .described import spelled
 from .golden import GOLDEN, MANIFEST, ROUNDED
 
-_POSITION = re.compile(r"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?$", re.IGNORECASE)
+_POSITION = re.compile(
+    r"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?(?:_b?(?:float|u?int|ool)\d*)?$",
+    re.IGNORECASE,
+)
 _ROLE = re.compile(r"(in|input|out|output)[._](.+)$|(.+)[._](out|output)$", re.IGNORECASE)
 
 
@@ -37,6 +42,7 @@ class Dump:
     outputs: dict[str, Any] = field(default_factory=dict)
     golden: Mapping[str, Any] | None = None  # the manifest of golden data
     problems: list[str] = field(default_factory=list)  # what is there and should not be
+    dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # of outputs, where somebody chose them
 
 
 def read_dumps(folder: Path, operator: Operator, call: str | None = None, *, results_only: bool = False) -> list[Dump]:

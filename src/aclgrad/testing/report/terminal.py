@@ -12,6 +12,7 @@ from ..precision.standards import standard_named
 from .model import CallReport, OutputReport, Report, broken, worst_of
 
 COLOURS = ("green", "red", "yellow")  # of the exit codes
+FEW = 6  # calls that are shown in full
 MOST = 8  # elements that are listed of an output
 
 
@@ -19,11 +20,26 @@ def show(report: Report, console: Console | None = None) -> None:
     """Print the report."""
     console = console or wide_console()
     standard = standard_named(report.standard)
-    for call in report.calls:
-        _show_call(console, report, call)
+    if len(report.calls) > FEW:
+        _show_many(console, report)
+    else:
+        for call in report.calls:
+            _show_call(console, report, call)
     level = f" at level {report.level}" if "L0" in standard.figures else ""
     colour = COLOURS[report.exit_code]
     console.print(f"[bold {colour}]{report.verdict}[/] by the standard {standard.name}{level}: {standard.title}")
+
+
+def _show_many(console: Console, report: Report) -> None:
+    """A line in all, and in full what is not right."""
+    wrong = [
+        call for call in report.calls if call.troubles or not all(each.ok(report.standard) for each in call.outputs)
+    ]
+    for call in wrong[:FEW]:
+        _show_call(console, report, call)
+    if len(wrong) > FEW:
+        console.print(f"… and {len(wrong) - FEW} more that are not right: write a report to see them")
+    console.print(f"[bold]{len(report.calls) - len(wrong)} of {len(report.calls)} cases are right[/]")
 
 
 def _show_call(console: Console, report: Report, call: CallReport) -> None:

@@ -1,4 +1,4 @@
-"""The vendor's test kits: lists of cases that they run, and files that they load."""
+"""CANN's test kits ATK and TTK: their lists of cases, and the files that make them take our golden results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core.plan import Operator
-from ..data.sampling import Sample
+from ..data.calls import Call
+from . import atk, ttk
+from .answers import for_kit as for_kit
+from .answers import golden_of as golden_of
+from .lists import Listed as Listed
 
-ADAPTERS: dict[str, Callable[[Operator, Sequence[Sample], Path], Sequence[Path]]] = {}
+ADAPTERS: dict[str, Callable[[Operator, Sequence[Call], Path], Sequence[Path]]] = {"ttk": ttk.write, "atk": atk.write}
+"""What writes the files that a kit loads."""
+
+LISTS: dict[str, Callable[[Operator, Path], Sequence[Listed]]] = {"ttk": ttk.read, "atk": atk.read}
+"""What reads a kit's list of cases."""

@@ -56,7 +56,7 @@ def expectation(operator: Operator, source: Dump, dump: Dump | None) -> Expectat
         outputs = [each for name in operator.spec.written_names for each in _of_manifest(operator, source, name)]
         return Expectation(operator, args, outputs)
     try:
-        truth = Truth(operator, args)
+        truth = Truth(operator, args, source.dtypes)
     except AclgradError as refusal:
         raise BadDump(f"the inputs are no legal call: {refusal}") from None
     return Expectation(operator, args, [each for name in truth.metas for each in _of_formula(truth, name)])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -47,9 +48,17 @@ def rounded(values: Tensor, dtype: torch.dtype) -> Tensor:
 class Truth:
     """The formula of a call. Whole results are kept; an element-wise formula of large tensors is computed in pieces."""
 
-    def __init__(self, operator: Operator, args: Sequence[Any]) -> None:
+    def __init__(
+        self, operator: Operator, args: Sequence[Any], dtypes: Mapping[str, torch.dtype] | None = None
+    ) -> None:
+        """`dtypes` are those that outputs shall have, of the ones that the contract allows."""
         self.operator, self.spec, self.args = operator, operator.spec, list(args)
         call, produced = operator.judge(self.args, asked=True)
+        if dtypes:
+            wanted = [
+                _of_dtype(meta, dtypes.get(name)) for name, meta in zip(self.spec.out_names, produced, strict=True)
+            ]
+            call, produced = operator.judge(self.args, wanted, asked=True)
         written = self.spec.written([call[arg.name] for arg in self.spec.args], produced)
         self.metas: dict[str, Any] = dict(zip(self.spec.written_names, written, strict=True))
         self._whole: dict[torch.dtype, list[Any]] = {}
@@ -103,3 +112,12 @@ class Truth:
         by_element = spec.pointwise or not spec.outs
         same = len({tuple(tensor.shape) for tensor in tensors}) == 1
         return alone and by_element and same and tensors[0].numel() >= LARGE
+
+
+def _of_dtype(meta: Any, dtype: torch.dtype | None) -> Any:
+    """What stands for an output of this metadata, or for a list of them, in a dtype."""
+    if meta is None:
+        return None
+    if not isinstance(meta, Meta):
+        return [_of_dtype(member, dtype) for member in meta]
+    return SimpleNamespace(meta=meta if dtype is None else meta._replace(dtype=dtype))

@@ -60,11 +60,11 @@ def verify(
     found = _dumps(operator, outputs, call, results_only=given is not None, as_outputs=True)
     second = None if baseline is None else _dumps(operator, baseline, call, results_only=True, as_outputs=True)
     for source, dump, other in _paired(given, found, second):
-        report.calls.append(_judge_call(operator, source, dump, other, baseline is not None, level, tell or _nobody))
+        report.calls.append(judge_call(operator, source, dump, other, baseline is not None, level, tell or nobody))
     return report
 
 
-def _nobody(_: str) -> None:
+def nobody(_: str) -> None:
     """Is told nothing."""
 
 
@@ -112,7 +112,7 @@ def _paired(
     ]
 
 
-def _judge_call(
+def judge_call(
     operator: Operator,
     source: Dump | None,
     dump: Dump | None,
@@ -121,6 +121,7 @@ def _judge_call(
     level: str,
     tell: Tell,
 ) -> CallReport:
+    """The report on one call: what there is of its inputs, its outputs and the baseline's."""
     named = dump or source
     report = CallReport(named.name if named else "")
     if source is None or dump is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +14,11 @@ from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ..cases import Case, Data, Sizes, is_documented, sized, suite
 
-LARGEST = 48  # a size that is drawn; sizes are as often below 7 as above
-RANKS = (2, 4)  # of a shape; every operator takes these
 TRIES = 100
 
 
 @dataclass(frozen=True)
-class Sample:
+class Call:
     """A call: its arguments in the contract's order, and where they come from."""
 
     name: str
@@ -29,7 +26,7 @@ class Sample:
     args: list[Any]
 
 
-def of_case(operator: Operator, name: str | None, dtype: torch.dtype | None, seed: int = 0) -> Sample:
+def of_case(operator: Operator, name: str | None, dtype: torch.dtype | None, seed: int = 0) -> Call:
     """A named case of the operator in one of its dtypes; the first one without a name.
 
     >>> from aclgrad.core.registry import lookup
@@ -42,7 +39,7 @@ def of_case(operator: Operator, name: str | None, dtype: torch.dtype | None, see
         raise InvalidArgument(f"{operator.spec.name} has no case {name!r}, expected one of {', '.join(cases)}", "case")
     chosen = _dtype(operator, case, dtype)
     origin = {"case": case.name, "dtype": dtype_name(chosen), "seed": seed}
-    return Sample(case.name, origin, case.build(chosen, seed))
+    return Call(case.name, origin, case.build(chosen, seed))
 
 
 def _dtype(operator: Operator, case: Case, dtype: torch.dtype | None) -> torch.dtype:
@@ -54,7 +51,7 @@ def _dtype(operator: Operator, case: Case, dtype: torch.dtype | None) -> torch.d
     return dtype or case.dtypes[0]
 
 
-def drawn(operator: Operator, count: int, dtype: torch.dtype | None, seed: int = 0) -> Iterator[Sample]:
+def drawn(operator: Operator, count: int, dtype: torch.dtype | None, seed: int = 0) -> Iterator[Call]:
     """Calls with sizes, options and (without a dtype) dtypes drawn from a seed; the same seed gives the same calls."""
     build = sized(operator.spec)
     if build is None:
@@ -67,35 +64,18 @@ def drawn(operator: Operator, count: int, dtype: torch.dtype | None, seed: int =
 
 def _drawn(
     operator: Operator, build: Any, dice: random.Random, dtype: torch.dtype | None, seed: int, name: str
-) -> Sample:
+) -> Call:
     first, known = suite(operator.spec).cases[0], Sizes.of(build)
     documented = [kind for kind in first.dtypes if is_documented(operator.spec, first, kind)]
     for _ in range(TRIES):
         chosen = _dtype(operator, first, dtype or dice.choice(documented or first.dtypes))
-        sizes, options = _draw(known, dice)
-        args = list(build(*sizes.values(), **options)(Data(chosen, seed)))
+        sizes, options = known.draw(dice)
+        args = list(build(*sizes, **options)(Data(chosen, seed)))
         try:
             operator.judge(args)
         except (InvalidArgument, NullArgument):  # sizes or options that do not go together
             continue
-        told = {"shape": list(sizes.values())} if known.is_shape else sizes
+        told = {"shape": sizes} if known.is_shape else dict(zip(known.sizes, sizes, strict=True))
         origin = {"sizes": told, "options": options, "dtype": dtype_name(chosen), "seed": seed}
-        return Sample(name, origin, args)
+        return Call(name, origin, args)
     raise InvalidArgument(f"no legal call of {operator.spec.name} was drawn in {TRIES} tries", "random")
-
-
-def _draw(known: Sizes, dice: random.Random) -> tuple[dict[str, int], dict[str, Any]]:
-    def size() -> int:
-        return round(math.pow(LARGEST, dice.random()))
-
-    if known.is_shape:
-        sizes = {f"dimension {d}": size() for d in range(dice.randint(*RANKS))}
-    else:
-        sizes = {name: size() for name in known.sizes}
-    options: dict[str, Any] = {}
-    for name, default in known.options.items():
-        if isinstance(default, bool):
-            options[name] = dice.random() < 0.5
-        elif isinstance(default, int):
-            options[name] = dice.randint(default, default + 1)
-    return sizes, options

@@ -1,0 +1,41 @@
+"""Small calls of modules: torch's own operations serve them, which cost the host less than a kernel of ours.
+
+They compute the same function as exactly, and each module says up to how much work they are the faster ones. What torch
+refuses goes the module's ordinary way, whose checks say what is wrong.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ...core.dispatch import is_watched
+
+enabled = True
+"""Tests of the kernels switch it off: their tensors are small."""
+
+WIDE = (torch.float32, torch.float64)
+"""Dtypes that torch computes in; half types it rounds several times on the way."""
+
+REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
+"""What torch raises for arguments that do not fit."""
+
+
+_PLAIN = (Tensor, Parameter, type(None))
+
+
+def is_served(input: Tensor, *others: Tensor | None) -> bool:
+    """Whether torch may serve a call of these: they are torch's own tensors on a CPU, and nobody traces the call."""
+    return (
+        enabled
+        and type(input) is Tensor
+        and input.is_cpu
+        and not is_watched()
+        and (not others or all(type(other) in _PLAIN for other in others))
+    )
+
+
+def is_exact(tensor: Tensor) -> bool:
+    """Whether torch computes in the tensor's dtype, and it is a wide one."""
+    return tensor.dtype in WIDE and not torch.is_autocast_enabled("cpu")
