@@ -25,9 +25,11 @@ from ...frontends.dumps.files import DTYPES, FORMATS, Stored
 from .described import spelled
 from .golden import GOLDEN, MANIFEST, ROUNDED
 
+DTYPE_TAIL = r"(?:_(?:bool|b?float\d+|u?int\d+|none))?"
+"""How a kit's file may end: `input_0_float16`."""
+
 _POSITION = re.compile(
-    r"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?(?:_b?(?:float|u?int|ool)\d*)?$",
-    re.IGNORECASE,
+    rf"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
 )
 _ROLE = re.compile(r"(in|input|out|output)[._](.+)$|(.+)[._](out|output)$", re.IGNORECASE)
 

@@ -94,7 +94,9 @@ EXECUTOR = '''"""The true results of {aclnn} for ATK: in float64, rounded once.
 
 Written by `aclgrad golden`; the list beside it names this executor as its `api_type`. Run, for instance,
 
-    atk node --backend pyaclnn --devices 0 node --backend cpu task -c {cases} -p {file} --task accuracy
+    atk node --backend pyaclnn --devices 0 node --backend cpu \\
+        task -c {cases} \\
+        -p {file} --task accuracy
 """
 
 from aclgrad.testing.vendor import for_kit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,33 +14,42 @@ from ...core.spec import OpSpec
 from ..cases import Data
 from ..data.calls import Call
 from ..data.described import arguments, by_name, spelled
+from .slots import prepared
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A case. `told` describes the arguments by their names, `dtypes` are those that outputs are said to have."""
+    """A case. `told` describes the arguments by their names, `dtypes` are those that outputs are said to have.
+
+    `folder` has its inputs, where they were prepared; else they are drawn.
+    """
 
     name: str
     told: Mapping[str, Any]
     seed: int = 0
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)
+    folder: Path | None = None
 
     def call(self, spec: OpSpec, seed: int = 0) -> Call:
         """The call that it means; values are drawn from its seed and this one."""
         args = arguments(spec, self.told, Data(seed=self.seed + seed))
+        if self.folder is not None:
+            args = prepared(self.folder, spec, args)
         return Call(self.name, {"list": self.name, "seed": self.seed + seed}, args)
 
 
 def named(spec: OpSpec, words: Sequence[str | None], values: Sequence[Any]) -> dict[str, Any]:
     """Values by the parameters they are for: by their names where the list has the contract's, else by their order."""
-    known = {spelled(word) for arg in spec.args for word in (arg.aclnn, arg.name)}
-    if all(word and spelled(word) in known for word in words):
+    known = {spelled(word): arg.name for arg in spec.args for word in (arg.aclnn, arg.name)}
+    meant = [known.get(spelled(word or "")) for word in words]
+    if all(meant):
         return by_name(spec, {str(word): value for word, value in zip(words, values, strict=True)})
-    if any(word and spelled(word) in known for word in words) or len(values) > len(spec.args):
-        wrong = next(word for word in words if not word or spelled(word) not in known)
+    order = [arg.name for arg in spec.args]
+    if len(words) > len(order) or any(name not in (None, order[k]) for k, name in enumerate(meant)):
+        wrong = words[meant.index(None)]
         names = ", ".join(arg.aclnn for arg in spec.args)
         raise InvalidArgument(f"the list names an argument {wrong!r}, {spec.aclnn} has {names}", str(wrong))
-    return dict(zip((arg.name for arg in spec.args), values, strict=False))
+    return dict(zip(order, values, strict=False))
 
 
 def is_of(spec: OpSpec, name: str) -> bool:

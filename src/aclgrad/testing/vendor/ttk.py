@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ast
 import csv
-import re
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from ..data.described import Drawn, dtype_named
 from ..verification.truth import Truth, rounded
 from .atk import range_of
 from .lists import Listed, is_of, named
+from .slots import plain_name
 
+PREPARED = "manual_data"  # beside the list
 DEFAULT_RANGE = (-2.0, 2.0)
 COLUMNS = (
     "testcase_name", "api_name", "tensor_view_shapes", "tensor_dtypes", "tensor_formats", "attributes",
@@ -53,7 +56,9 @@ def read(operator: Operator, path: Path) -> list[Listed]:
     if not own:
         others = ", ".join(sorted({str(row["api_name"]) for row in rows}))
         raise InvalidArgument(f"{path} has no case of {operator.spec.aclnn}, but of {others}", "ttk")
-    return [_listed(operator.spec, k, row, kernel) for k, row in enumerate(own) if _cell(row, "is_enabled", True)]
+    found = [_listed(operator.spec, k, row, kernel) for k, row in enumerate(own) if _cell(row, "is_enabled", True)]
+    places = [path.parent / PREPARED / case.name for case in found]
+    return [replace(case, folder=place if place.is_dir() else None) for case, place in zip(found, places, strict=True)]
 
 
 def _listed(spec: OpSpec, k: int, row: Mapping[str, str], kernel: bool) -> Listed:
@@ -120,7 +125,8 @@ PLUGIN = '''"""The true results of {aclnn} for TTK: in float64, rounded once.
 
 Written by `aclgrad golden`. Run, for instance,
 
-    python3 -m ttk aclnn -i {cases} --plugin {file} --manual-data-dirs manual_data
+    python3 -m ttk aclnn -i {cases} \\
+        --plugin {file} --manual-data-dirs manual_data
 
 With the prepared data, TTK takes inputs and results from there; without them it draws inputs and asks this plugin.
 """
@@ -133,8 +139,13 @@ __spec__ = {{"{aclnn}": "{name}"}}
 class {name}:
     """Parameters follow {aclnn}GetWorkspaceSize; outputs come last and may be left out."""
 
-    def golden({parameters}, **kwargs):
-        given = ({inputs},)
+    def golden(
+        {parameters},
+        **kwargs,
+    ):
+        given = (
+            {inputs},
+        )
         answers = golden_of("{aclnn}", given)
         return [item for answer in answers for item in (answer if isinstance(answer, list) else [answer])]
 '''
@@ -151,7 +162,7 @@ def write(operator: Operator, calls: Sequence[Call], folder: Path) -> list[Path]
     inputs, outs = words[: len(spec.args)], words[len(spec.args) :]
     text = PLUGIN.format(
         aclnn=spec.aclnn, name=f"{spec.aclnn[0].upper()}{spec.aclnn[1:]}TestSpec", cases=cases.name, file=plugin.name,
-        parameters=", ".join([*inputs, *(f"{word}=None" for word in outs)]), inputs=", ".join(inputs),
+        parameters=_wrapped([*inputs, *(f"{word}=None" for word in outs)], 8), inputs=_wrapped(inputs, 12),
     )  # fmt: skip
     plugin.write_text(text, encoding="utf-8")
     with cases.open("w", encoding="utf-8", newline="") as file:
@@ -160,8 +171,12 @@ def write(operator: Operator, calls: Sequence[Call], folder: Path) -> list[Path]
         for call in calls:
             truth = Truth(operator, call.args)
             rows.writerow(_row(truth, call))
-            _prepare(truth, call, folder / "manual_data" / re.sub(r"[^\w.-]", "_", call.name))
-    return [plugin, cases, folder / "manual_data"]
+            _prepare(truth, call, folder / PREPARED / plain_name(call.name))
+    return [plugin, cases, folder / PREPARED]
+
+
+def _wrapped(words: Sequence[str], indent: int) -> str:
+    return textwrap.fill(", ".join(words), 100 - indent).replace("\n", "\n" + " " * indent)
 
 
 def _row(truth: Truth, call: Call) -> dict[str, str]:
@@ -182,7 +197,7 @@ def _row(truth: Truth, call: Call) -> dict[str, str]:
     everything = [value for _, value in tensors] + results
     updated = [k for k, (param, _) in enumerate(tensors) if param.name in spec.written_names]
     told = {
-        "testcase_name": call.name, "api_name": spec.aclnn,
+        "testcase_name": plain_name(call.name), "api_name": spec.aclnn,
         "tensor_view_shapes": tuple(_each(value, lambda item: tuple(item.shape)) for value in everything),
         "tensor_dtypes": tuple(_each(value, lambda item: dtype_name(item.dtype)) for value in everything),
         "tensor_formats": ("ND",), "attributes": attributes,

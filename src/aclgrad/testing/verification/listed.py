@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ...core.errors import AclgradError, BadDump
+from ...core.errors import AclgradError
 from ...core.plan import Operator, allocated
-from ..data.dumps import Dump, read_dumps
+from ..data.dumps import Dump
 from ..precision.kinds import RULE
 from ..precision.standards import LEVELS, standard_named
 from ..report.model import CallReport, Report
 from ..vendor.lists import Listed
+from ..vendor.slots import read_case
 from ..verdicts import own
 from .truth import Truth
 from .verify import Tell, judge_call, nobody
@@ -31,7 +30,10 @@ def verify_cases(
     level: str = LEVELS[0],
     tell: Tell | None = None,
 ) -> Report:
-    """Judge a backend, or outputs that were dumped in folders of the cases' names, on a list of cases."""
+    """Judge a backend, or outputs that were dumped under the cases' names, on a list of cases.
+
+    Inputs are those that lie beside the outputs, or were prepared for the list, or else are drawn.
+    """
     standard_named(standard)
     report = Report(operator.spec.name, operator.spec.aclnn, standard, level)
     for case in cases:
@@ -43,30 +45,29 @@ def verify_cases(
 def _judge_case(
     operator: Operator, case: Listed, outputs: Path | None, backend: str | None, seed: int, level: str
 ) -> CallReport:
+    dump = source = Dump(case.name, Path(), dtypes=case.dtypes)
     try:
-        source = Dump(case.name, Path(), dtypes=case.dtypes)
         args = case.call(operator.spec, seed).args
-        source.arguments.update(zip((arg.name for arg in operator.spec.args), args, strict=True))
+        truth = Truth(operator, args, case.dtypes)
         if outputs is None:
-            dump = Dump(case.name, Path(), outputs=_computed(operator, args, case.dtypes, backend))
+            dump = Dump(case.name, Path(), outputs=_computed(truth, backend))
         else:
-            dump, *others = read_dumps(outputs / case.name, operator, results_only=True)
-            if others:
-                raise BadDump(f"{outputs / case.name} holds {len(others) + 1} calls, expected one")
+            dump = read_case(outputs, case.name, operator, args, truth.metas)
     except AclgradError as fault:
         return CallReport(case.name, problems=[str(fault)])
+    source.arguments.update(zip((arg.name for arg in operator.spec.args), args, strict=True))
+    source.arguments.update(dump.arguments)
+    dump.arguments = {}
     return judge_call(operator, source, dump, None, False, level, nobody)
 
 
-def _computed(
-    operator: Operator, args: Sequence[Any], dtypes: Mapping[str, torch.dtype], backend: str | None
-) -> dict[str, Any]:
+def _computed(truth: Truth, backend: str | None) -> dict[str, Any]:
     """What a backend writes, into outputs of these dtypes; those that it does not produce are None."""
-    truth = Truth(operator, args, dtypes)
-    outs = allocated([truth.metas[name] for name in operator.spec.out_names])
-    mine = own(operator.spec, args)
+    operator, spec = truth.operator, truth.spec
+    outs = allocated([truth.metas[name] for name in spec.out_names])
+    mine = own(spec, truth.args)
     if outs:
         operator(*mine, out=outs[0] if len(outs) == 1 else outs, backend=backend)
     else:
         operator(*mine, backend=backend)
-    return dict(zip(operator.spec.written_names, operator.spec.written(mine, outs), strict=True))
+    return dict(zip(spec.written_names, spec.written(mine, outs), strict=True))
