@@ -18,8 +18,7 @@ from aclgrad.core.memory import tensors_in
 from aclgrad.ops.linear_cross_entropy.shards.ranges import even_ranges
 
 from .device import Cpu
-
-Step = Callable[[], Sequence[Tensor]]
+from .rows import Step
 
 STEPS: dict[str, dict[str, Step]] = {}
 """Prepared steps by row and contender."""

@@ -100,10 +100,16 @@ def device_id(value: Any) -> int:
     return number
 
 
+def context_or_none() -> Context | None:
+    """The calling thread's context, if it has one."""
+    context: Context | None = getattr(_thread, "context", None)
+    return context if context is not None and context.alive else None
+
+
 def current_context() -> Context:
     """The calling thread's context."""
-    context: Context | None = getattr(_thread, "context", None)
-    if context is None or not context.alive:
+    context = context_or_none()
+    if context is None:
         raise AclRuntimeError(
             AclError.ACL_ERROR_RT_CONTEXT_NULL,
             "this thread has no current device, expected set_device before",

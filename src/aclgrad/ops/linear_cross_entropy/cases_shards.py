@@ -90,6 +90,11 @@ _OF_TOKENS = (
 )
 _ALONE = {"input": (True, False, False), "weight": (False, True, False), "bias": (False, False, True)}
 
+SIZED = {
+    "shard_statistics": lambda BT, H, V, *, options=False: _statistics(BT, H, V, every=options),
+    "shard_gradients": lambda BT, H, V, *, options=False: _gradients(BT, H, V, every=options),
+}
+
 SUITES = {
     "shard_statistics": Suite(
         (*_cases(_statistics), Case("int32", _statistics(8, 8, 40, int32=True), DTYPES[:1], frozenset({EDGE}))),

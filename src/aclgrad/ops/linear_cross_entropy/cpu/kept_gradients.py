@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 
 from aclgrad.cpu.compiler import jit
-from aclgrad.cpu.gemm import address_of, gemm_for
-from aclgrad.cpu.lanes import pointer_at
+from aclgrad.cpu.gemm import gemm_for
+from aclgrad.cpu.lanes import address_of, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
 
