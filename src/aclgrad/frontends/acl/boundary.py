@@ -13,6 +13,9 @@ At the boundary it becomes a return code, and a message that the same thread can
     anything else (a fault of ours)     500000              its status, or 561000
 
 A mistake that this runtime can live with goes through `tolerate`; ACLGRAD_STRICT=1 makes it a fault like the others.
+What is legal and probably not meant goes through `remark`, and never becomes a fault.
+
+Messages speak C, whatever door they come through: aclrtSetDevice and devPtr, as aclGetRecentErrMsg does on a device.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from . import findings
+from . import arena, findings
 from .enums import AclError, AclnnStatus
 
 P = ParamSpec("P")
@@ -60,7 +63,7 @@ class AclRuntimeError(AclgradError, RuntimeError):
 
 
 class Mistake(AclRuntimeError):
-    """A mistake that would be tolerated, found by ACLGRAD_STRICT=1; its kind decides the code."""
+    """A mistake with a kind of its own, which decides the code. Tolerated ones are raised in a checked run only."""
 
     def __init__(self, kind: findings.Kind, message: str) -> None:
         code = kind.code
@@ -79,6 +82,15 @@ def tolerate(kind: findings.Kind, message: str) -> None:
         logger.warning(
             "%s (%s). %s=1 makes this an error; the warning is given once.", message, kind.title, findings.VARIABLE
         )
+
+
+def remark(kind: findings.Kind, message: str) -> None:
+    """Say what is legal and doubtful: once for each kind in the log, each time as a finding of a checked run."""
+    if findings.strict:
+        findings.note(kind, message)
+    elif kind not in _warned:
+        _warned.add(kind)
+        logger.warning("%s (said once)", message)
 
 
 def remember(message: str) -> None:
@@ -141,7 +153,8 @@ def refusal(c_name: str, fault: BaseException, code_of: CodeOf) -> int:
     code = code_of(fault)
     if not isinstance(fault, AclgradError | MemoryError):
         logger.error("%s failed unexpectedly", c_name, exc_info=fault)
-    message = f"{c_name}: {_text(fault)} ({int(code)} {code.name})"
+    codes = [code] if not isinstance(fault, AclRuntimeError) or fault.code is code else [fault.code, code]
+    message = f"{c_name}: {_text(fault)} ({', '.join([f'{int(each)} {each.name}' for each in codes])})"
     remember(message)
     if findings.strict and code not in _ANSWERS:
         findings.note(fault.kind if isinstance(fault, Mistake) else findings.Kind.FAILED_CALL, message)
@@ -157,6 +170,8 @@ def _boundary(
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
+                if arena.opened:
+                    arena.close_pages()
                 if needs_init and not initialised:
                     tolerate(findings.Kind.NOT_INITIALISED, "the process is not initialised, expected aclInit before")
                 return function(*args, **kwargs)

@@ -1,8 +1,8 @@
 """Devices, contexts and whose they are: the current context is a matter of each thread.
 
 `set_device` makes the device's primary context current and counts; the matching `reset_device` calls release it.
-A context owns its streams: when it is released they finish their work and are destroyed. A stream may be used from any
-thread, whatever context is current there.
+A context owns its streams: when it is released they finish their work and are destroyed. A stream takes work from any
+thread where its context is current; to wait for it or to ask about it, any context will do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from . import engines, findings, ordering
 from .arguments import INT32_MAX, INT32_MIN, integer
 from .blocks import DEVICE
-from .boundary import AclRuntimeError, tolerate
+from .boundary import AclRuntimeError, Mistake, tolerate
 from .enums import AclError
 from .events import Event
 from .findings import Kind
@@ -45,6 +45,7 @@ class Context:
                 if self._default is None:
                     stream = engines.current.stream(self.device, is_default=True)
                     stream.is_default = True
+                    stream.context = self
                     self._default = stream
         return self._default
 
@@ -92,23 +93,26 @@ def device_count() -> int:
 
 def device_id(value: Any) -> int:
     """The number of an existing device."""
-    number, count = integer("device_id", value, INT32_MIN, INT32_MAX), device_count()
+    number, count = integer("deviceId", value, INT32_MIN, INT32_MAX), device_count()
     if not 0 <= number < count:
         raise AclRuntimeError(
-            AclError.ACL_ERROR_RT_INVALID_DEVICEID, f"device_id is {number}, expected 0 to {count - 1}"
+            AclError.ACL_ERROR_RT_INVALID_DEVICEID, f"deviceId is {number}, expected 0 to {count - 1}"
         )
     return number
 
 
 def current_context() -> Context:
     """The calling thread's context."""
-    context: Context | None = getattr(_thread, "context", None)
-    if context is None or not context.alive:
-        raise AclRuntimeError(
-            AclError.ACL_ERROR_RT_CONTEXT_NULL,
-            "this thread has no current device, expected set_device before",
-        )
+    if not has_context():
+        raise Mistake(Kind.NO_CURRENT_DEVICE, "this thread has no current device, expected aclrtSetDevice before")
+    context: Context = _thread.context
     return context
+
+
+def has_context() -> bool:
+    """True if the calling thread has a current context."""
+    context: Context | None = getattr(_thread, "context", None)
+    return context is not None and context.alive
 
 
 def make_current(context: Context) -> None:
@@ -132,7 +136,7 @@ def reset_device(device: int, *, force: bool = False) -> None:
         if count == 0:
             raise AclRuntimeError(
                 AclError.ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
-                f"device_id {device} is not set, expected one set_device for each reset_device",
+                f"deviceId {device} is not set, expected one aclrtSetDevice for each aclrtResetDevice",
             )
         _set_counts[device] = 0 if force else count - 1
         released = None if _set_counts[device] else _primaries.pop(device)
@@ -144,6 +148,7 @@ def create_stream() -> int:
     """A new stream in the current context."""
     context = current_context()
     stream = engines.current.stream(context.device, is_default=False)
+    stream.context = context
     handle = STREAMS.add(stream)
     context.streams[handle] = stream
     return handle
@@ -157,21 +162,33 @@ def destroy_stream(handle: Any) -> None:
     stream.close()
     tasks = ordering.closed(stream)
     if tasks:
-        tolerate(Kind.STREAM_DESTROYED_BUSY, f"nothing has waited for {tasks[0]}, expected synchronize_stream before")
+        waited = "expected aclrtSynchronizeStream before"
+        tolerate(Kind.STREAM_DESTROYED_BUSY, f"nothing has waited for {tasks[0]}, {waited}")
 
 
 def stream_of(handle: Any) -> Stream:
-    """The stream that a handle means; null means the current context's default stream."""
+    """The stream that a handle means, to be given work: one of the current context; null means its default stream."""
+    context = current_context()
     if handle is None or (type(handle) is int and handle == 0):
-        return current_context().default_stream
-    return STREAMS.get(handle, "stream")
+        return context.default_stream
+    stream = STREAMS.get(handle, "stream")
+    if stream.context is not context:
+        raise Mistake(
+            Kind.WRONG_CONTEXT,
+            "stream belongs to another context than this thread's current one, expected aclrtSetCurrentContext before",
+        )
+    return stream
+
+
+def any_stream(handle: Any) -> Stream:
+    """The stream that a handle means, to be waited for or asked about."""
+    context = current_context()
+    return context.default_stream if handle is None or handle == 0 else STREAMS.get(handle, "stream")
 
 
 def wait_for_default_stream() -> int:
-    """Let the work of the calling thread's default stream finish, if it has one; the thread's device, or the first."""
-    context: Context | None = getattr(_thread, "context", None)
-    if context is None:
-        return 0
+    """Let the work of the calling thread's default stream finish, if it has one; the thread's device."""
+    context = current_context()
     default = context._default
     if default is not None:
         if not default.idle:

@@ -13,14 +13,17 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from . import raw
+from . import arena, findings, raw
 from .boundary import AclRuntimeError, logger
 from .enums import AclError
 from .streams import Job, Mark, Stream
+
+if TYPE_CHECKING:
+    from .blocks import Block
 
 EXIT_GRACE_SECONDS = 5.0
 NANOSECONDS_PER_MILLISECOND = 1e6
@@ -43,6 +46,7 @@ class CpuEngine:
 
     def __init__(self) -> None:
         self._capacity = physical_memory()
+        self.renew()
 
     def torch_device(self, device: int) -> torch.device:  # noqa: ARG002  there is one
         """Where torch keeps the memory of a device."""
@@ -56,6 +60,17 @@ class CpuEngine:
         """Bytes of a device's memory that are free while `used` are handed out."""
         return self._capacity - used
 
+    def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:  # noqa: ARG002
+        """(address as the program has it, uninitialised memory); out of the program's reach in a checked run."""
+        if self._arena is None:
+            memory = self.host_memory(nbytes)
+            return memory.data_ptr(), memory
+        return self._arena.take(nbytes)
+
+    def owns(self, address: int) -> bool:
+        """True for an address of the range that is device memory's alone."""
+        return self._arena is not None and address in self._arena
+
     def host_memory(self, nbytes: int) -> torch.Tensor:
         """Uninitialised memory for copies."""
         return torch.empty(nbytes, dtype=torch.uint8, device="cpu")
@@ -68,13 +83,17 @@ class CpuEngine:
         """Run a copy or fill and return when it is done."""
         job()
 
-    def move(self, dst: int, into: Any, src: int, out_of: Any, count: int) -> None:  # noqa: ARG002
+    def move(self, dst: int, into: Block | None, src: int, out_of: Block | None, count: int) -> None:
         """Copy bytes; `into` and `out_of` are the blocks they lie in."""
-        raw.move(dst, src, count)
+        raw.move(dst if into is None else dst + into.shift, src if out_of is None else src + out_of.shift, count)
 
-    def fill(self, dst: int, into: Any, value: int, count: int) -> None:  # noqa: ARG002
+    def fill(self, dst: int, into: Block | None, value: int, count: int) -> None:
         """Set bytes."""
-        raw.fill(dst, value, count)
+        raw.fill(dst if into is None else dst + into.shift, value, count)
+
+    def renew(self) -> None:
+        """Nothing is in use: take memory that is guarded or not, as the run is checked or not."""
+        self._arena = arena.find(guarded=findings.strict)
 
     def settle(self) -> None:
         """Make memory safe to free: jobs here keep what they use alive."""

@@ -49,6 +49,18 @@ class CudaEngine:
             free, _ = self._cuda.mem_get_info(device)
             return int(free + self._cuda.memory_reserved(device) - self._cuda.memory_allocated(device))
 
+    def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:
+        """(address as the program has it, uninitialised memory) of a device."""
+        memory = torch.empty(nbytes, dtype=torch.uint8, device=self.torch_device(device))
+        return memory.data_ptr(), memory
+
+    def owns(self, address: int) -> bool:  # noqa: ARG002
+        """True for none: an address of a GPU is not mapped for the host, which tells as much."""
+        return False
+
+    def renew(self) -> None:
+        """Nothing depends on the kind of run."""
+
     def host_memory(self, nbytes: int) -> torch.Tensor:
         """Page-locked memory, which copies without a detour."""
         return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=self._type == "cuda")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from . import findings, ordering
-from .boundary import AclRuntimeError
+from .boundary import AclRuntimeError, Mistake
 from .enums import AclError
+from .findings import Kind
 from .streams import Mark, Stream
 
 
@@ -32,6 +33,8 @@ class Event:
         """Let later work of `stream` wait for the mark; an event without a mark holds nothing."""
         if self._mark is not None:
             stream.hold(self._mark)
+        elif findings.strict:
+            raise Mistake(Kind.EVENT_NEVER_RECORDED, "event was not recorded, expected aclrtRecordEvent before")
         if findings.strict:
             ordering.followed(stream, self._clock)
 
@@ -66,7 +69,5 @@ class Event:
     def _recorded(self, name: str) -> Mark:
         mark = self._mark
         if mark is None:
-            raise AclRuntimeError(
-                AclError.ACL_ERROR_RT_PARAM_INVALID, f"{name} was never recorded, expected a recorded event"
-            )
+            raise Mistake(Kind.EVENT_NEVER_RECORDED, f"{name} was not recorded, expected aclrtRecordEvent before")
         return mark

@@ -9,6 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from ...core.errors import AclgradError
 from . import findings, ordering
 from .boundary import AclRuntimeError, logger
 from .enums import AclError
@@ -40,6 +41,8 @@ class Stream(ABC):
 
     is_default = False
     """True for the stream that the null handle means."""
+    context: object = None
+    """The context it was made in."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -93,7 +96,7 @@ class Stream(ABC):
             raise AclRuntimeError(AclError.ACL_ERROR_RT_INVALID_HANDLE, "the stream was destroyed")
 
     def _fail(self, error: BaseException) -> None:
-        logger.error("work on a stream failed", exc_info=error)
+        logger.error("work on a stream failed", exc_info=None if isinstance(error, AclgradError) else error)
         if self._failure is None:
             code = error.code if isinstance(error, AclRuntimeError) else AclError.ACL_ERROR_RT_AICORE_EXCEPTION
             self._failure = AclRuntimeError(code, f"work on the stream failed: {type(error).__name__}: {error}")

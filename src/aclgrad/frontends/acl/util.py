@@ -16,7 +16,8 @@ from ...core.errors import InvalidArgument, WrongType
 from . import raw
 from .arguments import INT64_MAX, address, integer, shown, size_t
 from .blocks import DEVICE, HOST, Block
-from .boundary import instead, runtime_call
+from .boundary import instead, runtime_call, tolerate
+from .findings import Kind
 
 Array = npt.NDArray[Any]
 
@@ -90,6 +91,8 @@ def _check_range(start: int, amount: int, *, write: bool) -> Block | None:
         raise InvalidArgument(f"size is {amount}, but ptr has only {block.end - start} bytes left in its block", "size")
     elif block.storage.device.type != "cpu":
         raise InvalidArgument(f"ptr {start:#x} is on {block.storage.device}, expected memory of the host", "ptr")
+    elif DEVICE.find(start) is block:
+        tolerate(Kind.HOST_ACCESS, f"ptr {start:#x} is device memory, expected a copy of it in memory of the host")
     return block
 
 

@@ -36,15 +36,15 @@ LONGEST_TEXT = 1 << 16
 _thread = threading.local()
 
 
-def start(built_for: str, caller: int) -> tuple[Function, ...]:
+def start(built_for: str, caller: int, tracing: int, embedded: int) -> tuple[Function, ...]:
     """Called once by the library: its functions in the order of their numbers, then what takes note of exceptions.
 
-    `built_for` is the fingerprint of the prototypes it was built from, `caller` the address of the C function that
-    tells where a thread's present call came from.
+    `built_for` is the fingerprint of the prototypes it was built from; `embedded` says whether it has started this
+    Python. For `caller` and `tracing` see `places.use`.
     """
     if built_for != fingerprint():
         raise RuntimeError("the library was built from another version of aclgrad; run `aclgrad capi build` again")
-    places.use(caller)
+    places.use(caller, tracing, bool(embedded))
     table = prototypes()
     return (*[adapter(prototype) for prototype in table], _note_exception)
 

@@ -174,6 +174,7 @@ def source() -> str:
         "ROOT": str(PACKAGE_ROOT),
         "FINGERPRINT": fingerprint(),
         "MODULE": f"{__package__}.adapters",
+        "PYTHON_SERIES": "{}.{}".format(*sys.version_info[:2]),
     }
     defined = [f"#define {name} {_c_string(value)}" for name, value in constants.items()]
     defined.append(f"#define MOST_ARGUMENTS {max(len(prototype.params) for prototype in prototypes())}")

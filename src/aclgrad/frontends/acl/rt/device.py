@@ -65,7 +65,7 @@ def destroy_context(context: Any) -> int:
     if found.primary:
         raise AclRuntimeError(
             AclError.ACL_ERROR_INVALID_PARAM,
-            "context is the primary one of its device, expected one of create_context (see reset_device)",
+            "context is the primary one of its device, expected one of aclrtCreateContext (see aclrtResetDevice)",
         )
     CONTEXTS.pop(context, "context").release()
     return SUCCESS

@@ -16,7 +16,7 @@ from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import current_context, stream_of, wait_for_default_stream
 from ..enums import SUCCESS, AclError, MallocPolicy, MemAttr
 from ..streams import Stream
-from ..transfers import Copy, Fill, plan_copy, plan_fill
+from ..transfers import Copy, Fill, plan_copy, plan_fill, refuse_host_to_host
 from ..transfers import free as free_block
 
 SMALL_BYTES = 1 << 16  # copied in less time than a thread switch takes
@@ -39,7 +39,7 @@ def malloc(size: Any, policy: Any) -> tuple[int, int]:
 @runtime_call("aclrtFree", code_only)
 def free(dev_ptr: Any) -> int:
     """Free device memory; work already submitted still finishes on it."""
-    free_block(DEVICE, HOST, "dev_ptr", dev_ptr)
+    free_block(DEVICE, HOST, "devPtr", dev_ptr)
     return SUCCESS
 
 
@@ -52,7 +52,7 @@ def malloc_host(size: Any) -> tuple[int, int]:
 @runtime_call("aclrtFreeHost", code_only)
 def free_host(host_ptr: Any) -> int:
     """Free memory of `malloc_host`."""
-    free_block(HOST, DEVICE, "host_ptr", host_ptr)
+    free_block(HOST, DEVICE, "hostPtr", host_ptr)
     return SUCCESS
 
 
@@ -67,11 +67,15 @@ def memcpy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> int:
 
 @runtime_call("aclrtMemcpyAsync", code_only)
 def memcpy_async(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any, stream: Any) -> int:
-    """Copy `count` bytes as work of a stream; host memory must stay valid until it is done."""
+    """Copy `count` bytes as work of a stream; at once, behind its work, if host memory is not of `malloc_host`."""
     copy, target = plan_copy(dst, dest_max, src, count, kind), stream_of(stream)
     if copy is not None:
-        copy.verify()
-        _enqueue(copy, target)
+        refuse_host_to_host(copy)
+        if copy.is_pageable:
+            target.synchronize()
+            _at_once(copy)
+        else:
+            _enqueue(copy, target)
     return SUCCESS
 
 
@@ -105,12 +109,14 @@ def _at_once(transfer: Copy | Fill) -> None:
     device = wait_for_default_stream()
     if findings.strict:
         ordering.touched(transfer.what, transfer.touches())
+        transfer.follow()
     engines.current.at_once(transfer, device)
 
 
 def _enqueue(transfer: Copy | Fill, stream: Stream) -> None:
     if findings.strict:
         ordering.submitted(stream, transfer.what, transfer.touches())
+        transfer.follow()
     stream.submit(transfer, small=transfer.count <= SMALL_BYTES)
 
 

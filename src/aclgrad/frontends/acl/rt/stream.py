@@ -8,7 +8,7 @@ from ....core.errors import InvalidArgument
 from .. import devices, findings, ordering
 from ..arguments import INT32_MAX, INT32_MIN, UINT32_MAX, integer
 from ..boundary import after, code_only, runtime_call
-from ..devices import EVENTS, stream_of
+from ..devices import EVENTS, any_stream, stream_of
 from ..enums import SUCCESS, EventRecordedStatus, StreamStatus
 from ..events import Event
 
@@ -40,7 +40,7 @@ def destroy_stream(stream: Any) -> int:
 @runtime_call("aclrtSynchronizeStream", code_only)
 def synchronize_stream(stream: Any) -> int:
     """Wait for all work of the stream; the first failure since the last time is the code."""
-    stream_of(stream).synchronize()
+    any_stream(stream).synchronize()
     return SUCCESS
 
 
@@ -50,14 +50,14 @@ def synchronize_stream_with_timeout(stream: Any, timeout: Any) -> int:
     milliseconds = integer("timeout", timeout, INT32_MIN, INT32_MAX)
     if milliseconds <= 0 and milliseconds != FOREVER:
         raise InvalidArgument(f"timeout is {milliseconds}, expected -1 or a positive number of milliseconds")
-    stream_of(stream).synchronize(None if milliseconds == FOREVER else milliseconds * MILLISECONDS)
+    any_stream(stream).synchronize(None if milliseconds == FOREVER else milliseconds * MILLISECONDS)
     return SUCCESS
 
 
 @runtime_call("aclrtStreamQuery", after(int(StreamStatus.ACL_STREAM_STATUS_NOT_READY)))
 def stream_query(stream: Any) -> tuple[int, int]:
     """(whether all work of the stream is done, ret)."""
-    queue = stream_of(stream)
+    queue = any_stream(stream)
     idle = queue.idle
     if idle and findings.strict:
         ordering.synchronised(queue)

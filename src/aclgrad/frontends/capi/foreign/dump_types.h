@@ -5,5 +5,5 @@ typedef struct acldumpChunk {
     uint32_t bufLen, isLastChunk;
     int64_t offset;
     int32_t flag;
-    uint8_t dataBuf[1];
+    uint8_t dataBuf[];
 } acldumpChunk;
