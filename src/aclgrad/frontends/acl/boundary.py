@@ -57,7 +57,7 @@ class AclRuntimeError(AclgradError, RuntimeError):
 
     status = int(AclnnStatus.ACLNN_ERR_RUNTIME_ERROR)
 
-    def __init__(self, code: AclError, message: str) -> None:
+    def __init__(self, code: AclError | AclnnStatus, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -105,7 +105,15 @@ def take_message() -> str | None:
     return message
 
 
-def runtime_code(error: BaseException) -> AclError:
+def take_code(*, keep: bool) -> int:
+    """The newest code of a refused runtime call of the calling thread, 0 if there is none."""
+    code: int = getattr(_thread, "code", 0)
+    if not keep:
+        _thread.code = 0
+    return code
+
+
+def runtime_code(error: BaseException) -> AclError | AclnnStatus:
     """The aclError of a fault."""
     if isinstance(error, AclRuntimeError):
         return error.code
@@ -156,6 +164,8 @@ def refusal(c_name: str, fault: BaseException, code_of: CodeOf) -> int:
     codes = [code] if not isinstance(fault, AclRuntimeError) or fault.code is code else [fault.code, code]
     message = f"{c_name}: {_text(fault)} ({', '.join([f'{int(each)} {each.name}' for each in codes])})"
     remember(message)
+    if code_of is runtime_code:
+        _thread.code = int(code)
     if findings.strict and code not in _ANSWERS:
         findings.note(fault.kind if isinstance(fault, Mistake) else findings.Kind.FAILED_CALL, message)
     return int(code)

@@ -11,6 +11,7 @@ import threading
 from functools import partial
 from typing import Any
 
+from ...core.errors import InvalidArgument
 from . import engines, findings, ordering
 from .arguments import INT32_MAX, INT32_MIN, integer
 from .blocks import DEVICE
@@ -27,7 +28,7 @@ _bad_handle = partial(AclRuntimeError, AclError.ACL_ERROR_RT_INVALID_HANDLE)
 class Context:
     """A device and the streams made on it."""
 
-    __slots__ = ("_default", "alive", "device", "handle", "primary", "streams")
+    __slots__ = ("_default", "alive", "default_handle", "device", "handle", "primary", "streams")
 
     def __init__(self, device: int, *, primary: bool) -> None:
         self.device = device
@@ -35,6 +36,7 @@ class Context:
         self.alive = True
         self.streams: dict[int, Stream] = {}
         self._default: Stream | None = None
+        self.default_handle = 0
         self.handle = CONTEXTS.add(self)
 
     @property
@@ -62,6 +64,7 @@ class Context:
             if handle in STREAMS.origins:
                 findings.leave_behind(findings.Leak(Kind.STREAM_LEAKED, STREAMS.origins[handle]))
             STREAMS.discard(handle)
+        STREAMS.discard(self.default_handle)
         for stream in self.all_streams():
             ordering.abandoned(stream)
             stream.close()
@@ -120,6 +123,11 @@ def make_current(context: Context) -> None:
     _thread.context = context
 
 
+def is_set(device: int) -> bool:
+    """True if the device's primary context exists."""
+    return device in _primaries
+
+
 def set_device(device: int) -> None:
     """Make the device's primary context current and count the call."""
     with _lock:
@@ -154,16 +162,29 @@ def create_stream() -> int:
     return handle
 
 
-def destroy_stream(handle: Any) -> None:
-    """Finish the stream's work and destroy it."""
+def destroy_stream(handle: Any, *, force: bool = False) -> None:
+    """Finish the stream's work and destroy it; by force, what has not begun is dropped."""
+    if STREAMS.get(handle, "stream").is_default:
+        raise InvalidArgument("stream is the default one of its context, expected one of aclrtCreateStream", "stream")
     stream = STREAMS.pop(handle, "stream")
     for context in CONTEXTS.values():
         context.streams.pop(int(handle), None)
+    if force:
+        stream.drop()
     stream.close()
     tasks = ordering.closed(stream)
-    if tasks:
+    if tasks and not force:
         waited = "expected aclrtSynchronizeStream before"
         tolerate(Kind.STREAM_DESTROYED_BUSY, f"nothing has waited for {tasks[0]}, {waited}")
+
+
+def default_handle() -> int:
+    """A handle of the current context's default stream, which lives as long as its context."""
+    context = current_context()
+    if context.default_handle == 0:
+        context.default_handle = STREAMS.add(context.default_stream)
+        STREAMS.origins.pop(context.default_handle, None)  # the context answers for it
+    return context.default_handle
 
 
 def stream_of(handle: Any) -> Stream:
@@ -198,10 +219,10 @@ def wait_for_default_stream() -> int:
     return context.device
 
 
-def synchronize_streams(device: int | None = None) -> None:
+def synchronize_streams(device: int | None = None, seconds: float | None = None) -> None:
     """Wait for every stream (of one device); then raise the first failure among them."""
     contexts = [context for context in CONTEXTS.values() if device is None or context.device == device]
-    failures = [stream.finish() for context in contexts for stream in context.all_streams()]
+    failures = [stream.finish(seconds) for context in contexts for stream in context.all_streams()]
     for failure in failures:
         if failure is not None:
             raise failure

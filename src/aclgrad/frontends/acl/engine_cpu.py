@@ -67,6 +67,10 @@ class CpuEngine:
             return memory.data_ptr(), memory
         return self._arena.take(nbytes)
 
+    def can_reach(self, device: int, other: int) -> bool:  # noqa: ARG002
+        """True: all memory is the processor's."""
+        return True
+
     def owns(self, address: int) -> bool:
         """True for an address of the range that is device memory's alone."""
         return self._arena is not None and address in self._arena
@@ -118,9 +122,13 @@ class HostMark(Mark):
         self.nanoseconds = time.perf_counter_ns()
         self._reached.set()
 
-    def wait(self) -> None:
-        """Block until the stream has come here."""
-        self._reached.wait()
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block until the stream has come here; False if it has not in so many seconds."""
+        return self._reached.wait(seconds)
+
+    def microseconds(self) -> int:
+        """When the stream came here."""
+        return self.nanoseconds // 1000
 
     def milliseconds_since(self, earlier: Mark) -> float:
         """Time from an earlier mark to this one."""
@@ -153,7 +161,7 @@ class WorkerStream(Stream):
             self._refuse_if_closed()
             if small and not self._pending:
                 try:
-                    job()
+                    self._run(job)
                 except Exception as error:  # noqa: BLE001  kept for the next synchronisation
                     self._fail(error)
                 return
@@ -179,6 +187,19 @@ class WorkerStream(Stream):
             self._closed = True
             self._work.notify()
 
+    def drop(self) -> bool:
+        """Forget submitted work that has not begun."""
+        with self._lock:
+            dropped = list(self._queue)
+            self._pending -= len(dropped)
+            self._queue.clear()
+            if not self._pending:
+                self._drained.notify_all()
+        for job in dropped:
+            if isinstance(getattr(job, "__self__", None), HostMark):
+                job()  # whoever waits for a mark shall not do so for ever
+        return True
+
     def mark(self) -> Mark:
         """A new mark at the end of the submitted work."""
         mark = HostMark()
@@ -195,15 +216,14 @@ class WorkerStream(Stream):
         with self._lock:
             if not self._drained.wait_for(lambda: not self._pending, max(deadline - time.monotonic(), 0)):
                 logger.warning("%d queued tasks were dropped at exit", len(self._queue))
-                self._pending -= len(self._queue)
-                self._queue.clear()
+                self.drop()
 
     def _start(self) -> None:
-        self._worker = threading.Thread(target=self._run, name="aclgrad-stream", daemon=True)
+        self._worker = threading.Thread(target=self._work_off, name="aclgrad-stream", daemon=True)
         self._worker.start()
         _working.add(self)
 
-    def _run(self) -> None:
+    def _work_off(self) -> None:
         while True:
             with self._lock:
                 while not self._queue:
@@ -212,7 +232,7 @@ class WorkerStream(Stream):
                     self._work.wait()
                 job = self._queue.popleft()
             try:
-                job()
+                self._run(job)
             except BaseException as error:  # noqa: BLE001  the worker outlives whatever a job does
                 self._fail(error)
             del job  # what it kept alive is released before the stream counts as drained

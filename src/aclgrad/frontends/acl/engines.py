@@ -50,6 +50,9 @@ class Engine(Protocol):
     def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:
         """(address as the program has it, uninitialised memory) on a device."""
 
+    def can_reach(self, device: int, other: int) -> bool:
+        """True if a device can read and write the memory of another one."""
+
     def owns(self, address: int) -> bool:
         """True for an address that can be device memory only, now or once."""
 

@@ -38,10 +38,26 @@ class Event:
         if findings.strict:
             ordering.followed(stream, self._clock)
 
-    def synchronize(self) -> None:
-        """Block the caller until the mark is reached."""
-        self._recorded("event").wait()
+    def synchronize(self, seconds: float | None = None) -> None:
+        """Block the caller until the mark is reached, for so long at most."""
+        if not self._recorded("event").wait(seconds):
+            raise AclRuntimeError(
+                AclError.ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"the event is not reached after {seconds} s"
+            )
         self._observed()
+
+    def settled(self) -> bool:
+        """True unless there is a mark that is not reached: nothing waits for the event then."""
+        return self._mark is None or self.reached()
+
+    def microseconds(self) -> int:
+        """When the mark was reached."""
+        mark = self._recorded("event")
+        if not mark.reached:
+            raise AclRuntimeError(
+                AclError.ACL_ERROR_RT_PARAM_INVALID, "event is not reached yet, expected a past event"
+            )
+        return mark.microseconds()
 
     def reached(self) -> bool:
         """True if there is a mark and its stream has come there."""

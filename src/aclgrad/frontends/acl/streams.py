@@ -5,6 +5,7 @@ A failed task does not stop a stream: the first failure since the last synchroni
 
 from __future__ import annotations
 
+import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from .boundary import AclRuntimeError, logger
 from .enums import AclError
 
 Job = Callable[[], object]
+
+
+_numbers = itertools.count()
 
 
 class Mark(ABC):
@@ -28,8 +32,12 @@ class Mark(ABC):
         """True once the stream has come here."""
 
     @abstractmethod
-    def wait(self) -> None:
-        """Block the caller until the stream has come here."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block the caller until the stream has come here; False if it has not in so many seconds."""
+
+    @abstractmethod
+    def microseconds(self) -> int:
+        """When the stream came here, by a clock that only goes forward."""
 
     @abstractmethod
     def milliseconds_since(self, earlier: Mark) -> float:
@@ -43,8 +51,12 @@ class Stream(ABC):
     """True for the stream that the null handle means."""
     context: object = None
     """The context it was made in."""
+    priority = flags = 0
+    stops_on_failure = False
+    """Whether work is dropped that comes after a failure."""
 
     def __init__(self) -> None:
+        self.number = next(_numbers)
         self._lock = threading.RLock()
         self._failure: AclRuntimeError | None = None
         self._closed = False
@@ -65,6 +77,10 @@ class Stream(ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish the submitted work and accept no more."""
+
+    def drop(self) -> bool:
+        """Forget submitted work that has not begun; False where that is not possible."""
+        return False
 
     @abstractmethod
     def mark(self) -> Mark:
@@ -90,6 +106,11 @@ class Stream(ABC):
         failure = self.finish(seconds)
         if failure is not None:
             raise failure
+
+    def _run(self, job: Job) -> None:
+        """Carry out a job, unless an earlier one has failed and the stream stops then."""
+        if self._failure is None or not self.stops_on_failure:
+            job()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

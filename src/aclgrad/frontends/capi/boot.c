@@ -1,8 +1,8 @@
 /* How Python is started inside a C program, and how a guard calls it.
  *
  * Defined before this text: PROGRAM (the Python executable), ROOT (the folder of the package), MODULE (what answers
- * the calls), FINGERPRINT (of the signatures), PYTHON_SERIES (as "3.11"), MOST_ARGUMENTS. The guards follow it. The
- * host program keeps its signal handlers, its locale, its working directory and its exit.
+ * the calls), FINGERPRINT (of the signatures), PYTHON_SERIES (as "3.11"), MOST_ARGUMENTS, and the numbers
+ * FOREIGN and APP_LOG of the two functions that are no interface's own. The guards follow it. The host program keeps its signal handlers, its locale, its working directory and its exit.
  */
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -28,7 +28,7 @@
 enum { MOST_SIGNALS = 65, EXIT_GRACE_MILLISECONDS = 5000, ANSWER_MILLISECONDS = 10000 };
 
 struct word {
-    enum kind { KIND_NUMBER, KIND_COUNT, KIND_REAL, KIND_FLAG, KIND_POINTER, KIND_TEXT } kind;
+    enum kind { KIND_NUMBER, KIND_COUNT, KIND_REAL, KIND_FLAG, KIND_POINTER, KIND_TEXT, KIND_NOTHING } kind;
     union {
         int64_t number;
         uint64_t count;
@@ -43,6 +43,7 @@ struct word {
 #define FLAG(x) ((struct word){KIND_FLAG, {.count = (x) ? 1 : 0}})
 #define POINTER(x) ((struct word){KIND_POINTER, {.pointer = (void *)(uintptr_t)(x)}})
 #define TEXT(x) ((struct word){KIND_TEXT, {.text = (x)}})
+#define NOTHING(x) ((struct word){KIND_NOTHING, {.number = (x)}})
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool usable; /* set when everything below is */
@@ -426,6 +427,7 @@ static bool unpacked(PyObject *answer, struct word *word)
     case KIND_COUNT: word->as.count = PyLong_AsUnsignedLongLong(answer); break;
     case KIND_REAL: word->as.real = PyFloat_AsDouble(answer); break;
     case KIND_TEXT: word->as.text = answer == Py_None ? NULL : PyBytes_AsString(answer); break;
+    case KIND_NOTHING: break;
     default: word->as.pointer = PyLong_AsVoidPtr(answer); break;
     }
     return !PyErr_Occurred();
@@ -480,4 +482,21 @@ static struct word call(int function, const struct word *arguments, int count, v
     }
     inside--;
     return result;
+}
+
+/* A function that is only declared: Python leaves a message that names it, and answers with the code. */
+__attribute__((visibility("hidden"))) long aclgrad_foreign(const char *name, void *from, long failed)
+{
+    return (long)call(FOREIGN, (const struct word[]){POINTER(name)}, 1, from, NUMBER(failed)).as.number;
+}
+
+void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, fmt);
+    vsnprintf(text, sizeof text, fmt ? fmt : "", arguments);
+    va_end(arguments);
+    call(APP_LOG, (const struct word[]){NUMBER(logLevel), POINTER(func), POINTER(file), COUNT(line), POINTER(text)}, 5,
+         __builtin_return_address(0), NOTHING(0));
 }

@@ -208,6 +208,7 @@ batch_norm_reduce_backward = register(
     OpSpec(
         name="batch_norm_reduce_backward",
         aclnn="aclnnBatchNormReduceBackward",
+        header="aclnn_batch_norm_backward_reduce",
         summary="sums over the batch that the gradient of synchronised batch norm needs",
         package=__package__,
         args=(

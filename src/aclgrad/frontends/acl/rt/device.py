@@ -8,6 +8,7 @@ from .. import devices
 from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import CONTEXTS, Context, device_id
 from ..enums import SUCCESS, AclError
+from .stream import seconds
 
 
 @runtime_call("aclrtSetDevice", code_only)
@@ -47,6 +48,14 @@ def get_device_count() -> tuple[int, int]:
 def synchronize_device() -> int:
     """Wait for all streams of the current device; the first failure among them is the code."""
     devices.synchronize_streams(devices.current_context().device)
+    return SUCCESS
+
+
+@runtime_call("aclrtSynchronizeDeviceWithTimeout", code_only)
+def synchronize_device_with_timeout(timeout: Any) -> int:
+    """Like `synchronize_device`, for at most `timeout` milliseconds for each stream; -1 waits for ever."""
+    limit = seconds(timeout)
+    devices.synchronize_streams(devices.current_context().device, limit)
     return SUCCESS
 
 

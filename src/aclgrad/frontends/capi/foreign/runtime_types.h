@@ -10,7 +10,6 @@ typedef struct aclrtMemPoolProps aclrtMemPoolProps;
 typedef struct aclrtAddrRange aclrtAddrRange;
 typedef struct aclmdlRITaskParams aclmdlRITaskParams;
 
-typedef void (*aclrtHostFunc)(void *args);
 typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
 typedef void (*aclrtOpExceptionCallback)(aclrtExceptionInfo *exceptionInfo, void *userData);
 typedef uint32_t (*aclrtSnapShotCallBack)(int32_t deviceId, void *args);
@@ -161,8 +160,6 @@ typedef struct {
     char version[128], majorVersion[64], minorVersion[64], releaseVersion[64], patchVersion[64], reserved[128];
 } aclCANNPackageVersion;
 
-#define ACL_CONTINUE_ON_FAILURE 0x00000000U
-#define ACL_STOP_ON_FAILURE 0x00000001U
 #define ACL_HOST_REG_MAPPED 0x2UL
 #define ACL_HOST_REG_PINNED 0x10000000UL
 #define ACL_NOTIFY_DEFAULT 0x00000000U
