@@ -28,6 +28,7 @@ _OP_API = ("opp/vendors/customize/op_api", "opp/built-in/op_impl/ai_core/tbe/op_
 LINKS = {
     "include/aclnnop/level2": ".",
     "lib64/stub": ".",
+    "lib/cmake": "../lib64/cmake",  # where CMake looks on systems whose libraries are in lib
     **{
         f"{part}/{name}": f"../{name}"
         for part in ("runtime", "atc", "compiler", "acllib", "fwkacllib", _ARCHITECTURE)

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <ostream>
 
 /* Half precision numbers for programs that fill tensors on the host: op::fp16_t and, in bfloat16.h, op::bfloat16.
  * Both round a float to the nearest, ties to even, and convert to every arithmetic type through float. */
@@ -81,24 +80,13 @@ struct fp16_t {
 
 } /* namespace op */
 
+/* Arithmetic and comparison are those of float; the result is rounded when it is stored. */
 #define ACLGRAD_ARITHMETIC(type)                                                                                    \
     namespace op {                                                                                                  \
-    inline type operator+(type a, type b) { return type(float(a) + float(b)); }                                     \
-    inline type operator-(type a, type b) { return type(float(a) - float(b)); }                                     \
-    inline type operator*(type a, type b) { return type(float(a) * float(b)); }                                     \
-    inline type operator/(type a, type b) { return type(float(a) / float(b)); }                                     \
-    inline type operator-(type a) { return type(-float(a)); }                                                       \
-    inline bool operator==(type a, type b) { return float(a) == float(b); }                                         \
-    inline bool operator!=(type a, type b) { return float(a) != float(b); }                                         \
-    inline bool operator<(type a, type b) { return float(a) < float(b); }                                           \
-    inline bool operator>(type a, type b) { return float(a) > float(b); }                                           \
-    inline bool operator<=(type a, type b) { return float(a) <= float(b); }                                         \
-    inline bool operator>=(type a, type b) { return float(a) >= float(b); }                                         \
-    inline type &operator+=(type &a, type b) { return a = a + b; }                                                  \
-    inline type &operator-=(type &a, type b) { return a = a - b; }                                                  \
-    inline type &operator*=(type &a, type b) { return a = a * b; }                                                  \
-    inline type &operator/=(type &a, type b) { return a = a / b; }                                                  \
-    inline std::ostream &operator<<(std::ostream &out, type a) { return out << float(a); }                          \
+    template <typename T> type &operator+=(type &a, const T &b) { return a = float(a) + float(b); }                 \
+    template <typename T> type &operator-=(type &a, const T &b) { return a = float(a) - float(b); }                 \
+    template <typename T> type &operator*=(type &a, const T &b) { return a = float(a) * float(b); }                 \
+    template <typename T> type &operator/=(type &a, const T &b) { return a = float(a) / float(b); }                 \
     }
 
 ACLGRAD_ARITHMETIC(fp16_t)
