@@ -271,3 +271,19 @@ def test_numpy_integers_are_integers(device):
     assert ret == 0
     assert acl.rt.memset(np.uint64(pointer), np.int64(16), np.int8(1), np.uint16(16)) == 0
     assert download(pointer, 16) == b"\x01" * 16
+
+
+def test_rows_stay_inside_their_blocks(device):
+    host, far = acl.rt.malloc_host(64)[0], malloc(4096)
+    array = np.arange(64, dtype=np.uint8)
+    data = acl.util.numpy_to_ptr(array)
+    assert acl.rt.memcpy_2d(far, 16, data, 8, 8, 8, H2D) == 0
+    assert download(far, 24)[16:] == bytes(range(8, 16))
+    assert acl.rt.memcpy_2d(host, 16, far, 16, 8, 5, D2H) == 107000  # the last row begins at the end of its block
+    assert "only 64 bytes left" in acl.get_recent_err_msg()
+    assert acl.rt.memcpy_2d(host, 2**40, far, 2**40, 8, 2**40, D2H) == 107000
+    assert acl.rt.memcpy_2d(data, 2**40, data + 8, 2**40, 8, 2**20, H2H) == 107000
+    assert acl.rt.memcpy_2d(host, 16, far, 16, 0, 2**40, D2H) == 0
+    assert acl.rt.memcpy_2d(host, 8, far, 16, 16, 1, D2H) == 100000
+    assert acl.rt.memcpy(host, 64, far + (1 << 40), 64, D2H) == 107016
+    assert "past the end of one" in acl.get_recent_err_msg()

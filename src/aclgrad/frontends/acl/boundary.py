@@ -7,7 +7,7 @@ At the boundary it becomes a return code, and a message that the same thread can
     AclRuntimeError                     its own code        361001
     NullArgument                        100000              161001
     InvalidArgument, WrongType          100000              161002
-    too few or too many arguments       100000              161002
+    too few or too many arguments       raises TypeError    161002
     DeviceMemoryError                   107000              361001
     MemoryError                         200000              561000
     anything else (a fault of ours)     500000              its status, or 561000
@@ -186,7 +186,12 @@ def _boundary(
                     tolerate(findings.Kind.NOT_INITIALISED, "the process is not initialised, expected aclInit before")
                 return function(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  # whatever it is, it becomes a code
-                fault = _mismatch(error, function, args, kwargs) if type(error) is TypeError else error
+                fault: BaseException = error
+                if type(error) is TypeError:
+                    misfit = _misfit(function, args, kwargs)
+                    if misfit is not None and code_of is runtime_code:
+                        raise TypeError(f"{c_name}: {misfit}") from None
+                    fault = InvalidArgument(misfit) if misfit is not None else error
                 answer: R = refused(refusal(c_name, fault, code_of))
                 return answer
 
@@ -196,16 +201,14 @@ def _boundary(
     return decorate
 
 
-def _mismatch(
-    error: TypeError, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Exception:
-    """What `error` is the caller's fault for: a call that does not fit the signature, if it does not."""
+def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """How a call does not fit the signature; None if it does."""
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as misfit:
-        return InvalidArgument(f"{misfit}, expected {', '.join(signature.parameters) or 'no arguments'}")
-    return error
+        return f"{misfit}, expected {', '.join(signature.parameters) or 'no arguments'}"
+    return None
 
 
 def _text(error: BaseException) -> str:

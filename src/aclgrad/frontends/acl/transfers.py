@@ -166,6 +166,14 @@ def refuse_host_to_host(copy: Copy) -> None:
         )
 
 
+def require_room(name: str, pointer: int, amount: int, *, write: bool) -> None:
+    """Refuse what reaches past the end of the block that an address lies in, or out of the program's own memory."""
+    block = DEVICE.find(pointer) or HOST.find(pointer)
+    _check_room(name, pointer, block, amount)
+    if block is None and not raw.accessible(pointer, amount, write=write):
+        raise _untouchable(name, pointer, amount, "writable" if write else "readable")
+
+
 def _doubt_kind(kind: int, sides: Sequence[tuple[str, int, bool, bool]], amount: int) -> None:
     """The kind does not fit the addresses. What is called device memory and is none has to be the program's own.
 
@@ -173,8 +181,6 @@ def _doubt_kind(kind: int, sides: Sequence[tuple[str, int, bool, bool]], amount:
     """
     for name, pointer, said, is_device in sides:
         if said and not is_device:
-            if engines.current.owns(pointer):
-                raise _wrong_memory(name, pointer, "a freed block", "live memory")
             if HOST.find(pointer) is None and not raw.accessible(pointer, amount, write=name == "dst"):
                 raise _wrong_memory(name, pointer, "no live block", f"device memory for {MemcpyKind(kind).name}")
     if findings.strict:
@@ -183,8 +189,10 @@ def _doubt_kind(kind: int, sides: Sequence[tuple[str, int, bool, bool]], amount:
 
 
 def _check_alive(name: str, pointer: int, block: Block | None) -> None:
-    if block is not None and not block.alive:
-        raise _wrong_memory(name, pointer, "a freed block", "live memory")
+    """Refuse freed memory, and device addresses that are in no block."""
+    if not block.alive if block is not None else engines.current.owns(pointer):
+        found = "a freed block" if block is not None else "a freed block or past the end of one"
+        raise _wrong_memory(name, pointer, found, "live memory")
 
 
 def _check_room(name: str, pointer: int, block: Block | None, amount: int) -> None:

@@ -16,7 +16,7 @@ from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import current_context, stream_of, synchronize_streams, wait_for_default_stream
 from ..enums import SUCCESS, AclError, MallocPolicy, MemAttr
 from ..streams import Stream
-from ..transfers import Copy, Fill, plan_copy, plan_fill, refuse_host_to_host
+from ..transfers import Copy, Fill, plan_copy, plan_fill, refuse_host_to_host, require_room
 from ..transfers import free as free_block
 
 SMALL_BYTES = 1 << 16  # copied in less time than a thread switch takes
@@ -210,6 +210,10 @@ def _rows(dst: Any, dpitch: Any, src: Any, spitch: Any, width: Any, height: Any,
     for name, step in zip(("dpitch", "spitch"), steps, strict=True):
         if columns > step:
             raise InvalidArgument(f"width is {columns}, expected at most {name} = {step}", "width")
+    if not columns or not rows:
+        return []
+    for name, start, step in (("dst", to, steps[0]), ("src", source, steps[1])):
+        require_room(name, start, (rows - 1) * step + columns, write=name == "dst")
     planned = (plan_copy(to + k * steps[0], columns, source + k * steps[1], columns, kind) for k in range(rows))
     return [copy for copy in planned if copy is not None]
 

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ....core.errors import InvalidArgument, WrongType
-from .. import reports
-from ..arguments import INT32_MAX, INT32_MIN, UINT64_MAX, integer, member, nullable_address, shown
+from ....core.errors import InvalidArgument
+from .. import raw, reports
+from ..arguments import INT32_MAX, INT32_MIN, UINT64_MAX, address, integer, member, nullable_address
 from ..boundary import code_only, runtime_call
 from ..devices import stream_of
 from ..enums import SUCCESS, CallbackBlockType
@@ -62,8 +62,8 @@ def _callback(fn: Any, data: Any) -> Callable[[], object]:
     """A call of a Python function with any object, or of a C function, by its address, with another address."""
     if callable(fn):
         return lambda: fn(data)
-    pointer = nullable_address("fn", fn) if isinstance(fn, int) else None
-    if not pointer:
-        raise WrongType(f"fn is {shown(fn)}, expected a function", "fn")
+    pointer = address("fn", fn)
+    if not raw.executable(pointer):
+        raise InvalidArgument(f"fn {pointer:#x} is no code, expected the address of a function", "fn")
     function, argument = _C_CALLBACK(pointer), nullable_address("userData", data)
     return lambda: function(argument)
