@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from ..._version import __version__
+from ... import __version__
 from .findings import Finding, report
 from .journal import as_data
 

@@ -180,9 +180,9 @@ def _doubt_kind(kind: int, sides: Sequence[tuple[str, int, bool, bool]], amount:
     A side is (name, address, whether the kind calls it device memory, whether it is).
     """
     for name, pointer, said, is_device in sides:
-        if said and not is_device:
-            if HOST.find(pointer) is None and not raw.accessible(pointer, amount, write=name == "dst"):
-                raise _wrong_memory(name, pointer, "no live block", f"device memory for {MemcpyKind(kind).name}")
+        foreign = said and not is_device and HOST.find(pointer) is None
+        if foreign and not raw.accessible(pointer, amount, write=name == "dst"):
+            raise _wrong_memory(name, pointer, "no live block", f"device memory for {MemcpyKind(kind).name}")
     if findings.strict:
         where = " and ".join([f"{name} {at:#x} is {'device' if dev else 'host'} memory" for name, at, _, dev in sides])
         remark(Kind.WRONG_KIND, f"kind is {MemcpyKind(kind).name}, but {where}")
