@@ -51,7 +51,7 @@ def call(monkeypatch, capsys, tmp_path):
 
 
 def test_every_command_is_tried():
-    assert {words[0] for words in COMMANDS} == {"list", "explain", "demo", "verify", "cc", "config", "capi"}
+    assert {words[0] for words in COMMANDS} == {"check", "list", "explain", "demo", "verify", "cc", "config", "capi"}
 
 
 @pytest.mark.parametrize("words", [words for words in COMMANDS if words != ("cc",)], ids=" ".join)

@@ -39,6 +39,8 @@ class Written:
 
     def add(self, start: int, end: int) -> None:
         """Something is written there."""
+        if self.first_gap(start, end) is None:
+            return
         first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
         if first < last:
             start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
@@ -53,8 +55,8 @@ class Written:
         return None if self._ends[k] >= end else self._ends[k]
 
 
-def read(block: Block, address: int, nbytes: int, what: str) -> None:
-    """Bytes of a block are about to be read."""
+def read(block: Block, address: int, nbytes: int, what: str) -> bool:
+    """Bytes of a block are about to be read. True if all of them were written."""
     start = address - block.address
     gap = block.written.first_gap(start, min(start + nbytes, block.size)) if nbytes else None
     if gap is not None:
@@ -62,19 +64,19 @@ def read(block: Block, address: int, nbytes: int, what: str) -> None:
             Kind.UNINITIALISED_READ,
             f"{what} reads {block.address + gap:#x}, {gap} bytes into a block of {block.size}: nobody has written it",
         )
+    return gap is None
 
 
-def read_tensor(block: Block, address: int, meta: Meta, what: str) -> None:
-    """A tensor whose first element is at an address is about to be read: of a strided one, only what it covers."""
-    if meta.is_dense():
-        read(block, address, meta.span, what)
-        return
+def read_tensor(block: Block, address: int, meta: Meta, what: str, *, is_dense: bool) -> bool:
+    """Like `read` for a tensor whose first element is at an address; of one with gaps, only what it covers counts."""
+    if is_dense:
+        return read(block, address, meta.span, what)
     size, offsets = _runs(meta)
+    start = address - block.address
     for offset in offsets:
-        start = address - block.address + offset
-        if block.written.first_gap(start, start + size) is not None:
-            read(block, address + offset, size, what)
-            return
+        if block.written.first_gap(start + offset, start + offset + size) is not None:
+            return read(block, address + offset, size, what)
+    return True
 
 
 def wrote(block: Block, address: int, nbytes: int) -> None:

@@ -27,12 +27,11 @@ from ..acl.handles import Table
 from ..acl.streams import Stream
 from ..acl.tensors import BOOL_ARRAYS, TENSOR_LISTS, TENSORS, AclTensor
 from . import checked
+from .checked import Bound
 
 SMALL_BYTES = 1 << 17
 """Work on less than this runs in the calling thread when its stream is idle."""
 
-
-Bound = tuple[str, AclTensor, Meta, torch.Tensor]
 Plain = tuple[Param, torch.Tensor, Meta]
 
 

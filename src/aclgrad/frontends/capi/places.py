@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterable
 from functools import cache
@@ -15,6 +16,7 @@ from typing import Any
 from ..acl import faults, findings
 from ..acl.places import DEEPEST, Place, PythonPlace, python_place
 
+KEPT_PLACES = 1 << 14
 _ENTRY = "main"
 _FOREIGN = re.compile(r"^(libc|libpthread|ld-linux[^/]*|libffi|libpython[\d.]*|_ctypes\.[^/]*)\.so(\.[\d.]+)?$")
 """Libraries that call the program or are called by it on the way here, and are none of it."""
@@ -74,16 +76,22 @@ def use(caller: int, tracing: int, embedded: bool) -> None:
     """
     present = ctypes.CFUNCTYPE(ctypes.c_size_t)(caller)
     wants_all = ctypes.c_int.from_address(tracing)
-    word = ctypes.sizeof(ctypes.c_size_t)
-    arrays = [ctypes.c_size_t * count for count in range(DEEPEST + 1)]
+    layout = struct.Struct(f"{DEEPEST + 1}N")
+    known: dict[tuple[int, ...], CPlace] = {}
 
     def place() -> Place | None:
-        found = present()
-        count = ctypes.c_size_t.from_address(found).value
+        count, *addresses = layout.unpack(ctypes.string_at(present(), layout.size))
         if not count:
             return python_place()
-        addresses = tuple(arrays[min(count, DEEPEST)].from_address(found + word))
-        return CPlace(addresses, None if embedded else python_place())
+        calls = tuple(addresses[:count])
+        if not embedded:
+            return CPlace(calls, python_place())
+        found = known.get(calls)
+        if found is None:
+            if len(known) >= KEPT_PLACES:
+                known.clear()
+            found = known[calls] = CPlace(calls)
+        return found
 
     def trace(strict: bool) -> None:
         wants_all.value = strict

@@ -21,7 +21,10 @@ SIGNALLED = 128
 
 def check(
     command: Annotated[
-        list[str], typer.Argument(help="The program and its arguments, behind --; a .py file runs with this Python.")
+        list[str],
+        typer.Argument(
+            help="The program and its arguments, behind --; a .py file runs with this Python.", metavar="COMMAND"
+        ),
     ],
     report: Annotated[
         list[Path] | None, typer.Option(help="Also write what was found to FILE.json, FILE.xml (JUnit) or FILE.txt.")
@@ -37,6 +40,8 @@ def check(
             raise typer.BadParameter(
                 f"{path.name} is no {', '.join(formats.FORMATS)}, expected one of these", param_hint="--report"
             )
+        if not path.parent.is_dir():
+            raise typer.BadParameter(f"{path} has no folder to be written to", param_hint="--report")
     known = tuple(line for path in suppress or () for line in _known(path))
     with tempfile.TemporaryDirectory(prefix="aclgrad-check-") as folder:
         status = _run(command, Path(folder))
