@@ -1,6 +1,7 @@
 """`aclgrad check`: what a program's findings do to its exit status, the reports, and known findings."""
 
 import json
+import math
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +12,7 @@ from aclgrad.frontends.acl.findings import Finding
 from aclgrad.frontends.acl.kinds import Kind
 from aclgrad.frontends.cli import main
 
+TURNS = 10
 LEAK = "device-memory-leaked"
 RIGHT_PYTHON = "import aclgrad.acl as acl\nacl.init()\nacl.finalize()\nraise SystemExit(5)\n"
 
@@ -134,13 +136,13 @@ def test_patterns_of_suppressions():
 @pytest.mark.slow
 def test_a_checked_call_costs_at_most_twice_a_plain_one(compiler):
     cost = compiler(PROGRAMS / "cost.cpp", "-O1")
-    plain, checked = [], []
-    for _ in range(4):
-        for times, strict in ((plain, None), (checked, "1")):
+    best = {None: [math.inf] * 2, "1": [math.inf] * 2}
+    for _ in range(TURNS):  # until both have met the machine at its best
+        for strict in best:
             done = run([cost], env=environment(ACLGRAD_STRICT=strict))
             assert done.returncode == 0, done.stderr
-            times.append([float(word) for word in done.stdout.split()])
-    for kind, before, after in zip(
-        ("both phases", "a sample"), zip(*plain, strict=True), zip(*checked, strict=True), strict=True
-    ):
-        assert min(after) <= 2 * min(before), kind
+            best[strict] = [min(pair) for pair in zip(best[strict], map(float, done.stdout.split()), strict=True)]
+        ratios = [after / before for before, after in zip(best[None], best["1"], strict=True)]
+        if max(ratios) <= 2:
+            return
+    pytest.fail(f"a checked call costs {ratios} times a plain one, expected at most 2")
