@@ -248,6 +248,15 @@ def test_explain_tells_which_kernel_runs_sizes_and_why(call):
     assert said.endswith("reference, no workspace: textbook formula in float64")
 
 
+def test_explain_knows_operators_without_a_document_and_other_names_of_sizes(call):
+    code, said = call("explain", "loss_and_gradients", "--shape", "tokens=6,H=8,vocabulary=9", "--device", "cpu")
+    assert code == 0 and "gradient: p in blocks" in said
+    assert call("explain", "loss_and_gradients")[0] == 0
+    names = ("T=3,N=2,H=4", "steps=3,batch=2,hidden=4")
+    said = [call("explain", "lstm", "--shape", sizes, "--device", "cpu")[1] for sizes in names]
+    assert said[0].partition("on cpu:")[2] == said[1].partition("on cpu:")[2] != ""
+
+
 def test_explain_plans_for_a_gpu_that_is_not_here():
     pytest.importorskip("triton")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

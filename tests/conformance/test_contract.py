@@ -54,6 +54,19 @@ def test_refuses(operator, invalid):
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=NAMES)
+def test_outputs_that_would_not_hold_the_results_are_refused(operator):
+    """A kernel writes where it is told to: too little memory there would be a write beside it."""
+    args, outs = legal(operator)
+    for name in outs:
+        if not isinstance(outs[name], torch.Tensor):
+            continue
+        for wrong in (outs[name].new_empty((*outs[name].shape, 2)), torch.empty_like(outs[name], dtype=torch.int8)):
+            given = tuple({**outs, name: wrong}.values())
+            with pytest.raises(AclgradError, match=operator.spec.params[name].name):
+                operator(*args.values(), out=given[0] if len(given) == 1 else given)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=NAMES)
 def test_python_door_accepts_what_only_the_document_refuses(operator):
     """Generosity is a promise too: whatever only the aclnn door refuses runs here, unless an output is the matter."""
     args, outs = legal(operator)
@@ -162,9 +175,9 @@ def test_outs_may_not_overlap_each_other(operator):
     if len(same) < 2:
         pytest.skip("one output only")
     first, second = outs[same[0]], outs[same[1]]
-    buffer = torch.zeros(first.numel() + second.numel(), dtype=first.dtype)
-    outs[same[0]] = buffer[: first.numel()].view(first.shape)
-    outs[same[1]] = buffer[: second.numel()].view(second.shape)
+    buffer = torch.zeros(8 * (first.numel() + second.numel()), dtype=torch.uint8)
+    for name in same[:2]:
+        outs[name] = buffer.view(outs[name].dtype)[: outs[name].numel()].view(outs[name].shape)
     with pytest.raises(InvalidArgument, match="shares memory"):
         operator(*args.values(), out=tuple(outs.values()))
 

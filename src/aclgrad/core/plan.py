@@ -7,7 +7,6 @@ call is plan + allocate + launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from .binding import fingerprint, take
 from .dispatch import NotInMemory, dispatched, is_watched, require_memory, wants_dispatch
 from .errors import InvalidArgument
 from .meta import Meta, Value
-from .rules import one_device, outputs_do_not_overlap_themselves
+from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_themselves
 from .spec import Call, OpSpec, OutList, Param
 
 PLAN_CACHE_SIZE = 2048
@@ -75,8 +74,12 @@ class Plan:
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
         touched.sort()
-        if any(end > start for (_, end), (start, _) in pairwise(touched)):  # inputs may share, so look closer
-            memory.refuse_aliases(self.call, args, outs, scratch)
+        previous = 0
+        for start, end in touched:
+            if start < previous:  # inputs may share, so look closer
+                memory.refuse_aliases(self.call, args, outs, scratch)
+                break
+            previous = end
 
     def workspace(self) -> torch.Tensor | None:
         """Scratch memory for one launch."""
@@ -204,7 +207,7 @@ class Operator:
         given = _take(spec.outs, (None,) * len(spec.outs) if outs is None else outs, strict)
         values = {**_take(spec.args, args, strict), **given}
         call = Call(spec, values, strict, soc)
-        for rule in (*spec.rules, one_device, outputs_do_not_overlap_themselves):
+        for rule in (*spec.rules, outputs_are_as_derived, one_device, outputs_do_not_overlap_themselves):
             rule(call)
         produced = tuple(
             (given[out.name] or out.meta(call)) if out.is_produced(call, asked) else None for out in spec.outs

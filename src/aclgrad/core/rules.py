@@ -200,6 +200,21 @@ def one_device(call: Call) -> None:
             raise InvalidArgument(f"{label} is on {meta.device}, expected {base_meta.device} like {base_label}", label)
 
 
+def outputs_are_as_derived(call: Call) -> None:
+    """An output that is given is like one that would be made. Binds operators that no document knows."""
+    if call.spec.aclnn:
+        return
+    for param in call.spec.outs:
+        if call[param.name] is None:
+            continue
+        expected = param.meta(call)
+        members = (expected,) if isinstance(expected, Meta) else expected
+        for (label, meta), like in zip(call.metas(param.name), members, strict=True):
+            require_shape(label, meta, like.shape)
+            if meta.dtype != like.dtype:
+                raise InvalidArgument(f"{label} is {dtype_name(meta.dtype)}, expected {dtype_name(like.dtype)}", label)
+
+
 def outputs_do_not_overlap_themselves(call: Call) -> None:
     """An output whose elements share memory cannot hold a result. Runs last in every contract."""
     for label, meta in call.metas(*call.spec.written_names):

@@ -7,10 +7,12 @@ under a name that covers the signature and the text of every source file it was 
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -83,6 +85,17 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     if numba.config.DISABLE_JIT:
         _left_as_python.append(function)
     return numba.njit(function, **{**OPTIONS, **AS_A_PART, **options})
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a function that becomes part of every loop that calls it, however long it is."""
+    return jit(function, forceinline=True)
+
+
+def overload(function: Callable[..., Any]) -> Callable[..., Any]:
+    """numba's `overload`, by which the types of arguments choose what a function means, for functions of kernels."""
+    decorated: Callable[..., Any] = numba.extending.overload(function, strict=False, jit_options=AS_A_PART)
+    return decorated
 
 
 _left_as_python: list[Any] = []
@@ -202,6 +215,18 @@ if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread
     )
 
 
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Compiling makes objects by the hundred thousand and drops few: looking for these takes a seventh of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 @cache
 def require_half_conversions() -> None:
     """Refuse x86 CPUs that cannot convert half precision: LLVM would call library functions that are not there."""
@@ -228,7 +253,7 @@ def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     file = inspect.getfile(kernel)  # decides where the cache lies
     above = "\n" * (kernel.__code__.co_firstlineno - 1)  # numba reads the lines there, which must be a function's
     exec(compile(above + ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but ENTRY
-    with _compiling:
+    with _compiling, _collector_at_rest():
         return cfunc(namespace[name], types.void(types.voidptr), OPTIONS, family)
 
 

@@ -26,6 +26,8 @@ from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.serialize import dumps
 
+from .parts import KernelCompiler
+
 SUFFIX = ".nbc"
 _SEAL = hashlib.sha256().digest_size
 _log = logging.getLogger(__name__)
@@ -36,7 +38,8 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
 
     `family` begins the function's name, and the names under which older sources of the same kernel were kept.
     """
-    code: Any = CFunc(function, (signature.args, signature.return_type), locals={}, options=dict(options))
+    types = (signature.args, signature.return_type)
+    code: Any = CFunc(function, types, locals={}, options=dict(options), pipeline_class=KernelCompiler)
     try:
         code._cache = Store(function, family)
     except (OSError, RuntimeError) as nowhere:  # numba has no better class for "no locator available"

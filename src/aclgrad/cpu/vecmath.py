@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from .compiler import jit
+from .compiler import jit, overload
 from .elements import FLOAT, I32
 
 P0, P1, P2, P3, P4 = (np.float32(c) for c in (-0.33333316, 0.13332586, -0.05385231, 0.02107168, -0.0062742415))
@@ -72,6 +72,21 @@ def _with_sign(typing: Any, magnitude: Any, sign: Any) -> Any:
     return types.float32(types.float32, types.float32), emit
 
 
+@intrinsic
+def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c, of which a·b is the product that is fused, wherever this stands: LLVM itself goes by what is around it.
+
+    It would not fuse a product that is the same in every turn of a loop, nor always the same one of two.
+    """
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        number = args[0].type
+        fused = ir.FunctionType(number, (number,) * 3)
+        return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", (number,), fused), args)
+
+    return a(a, a, a), emit
+
+
 @jit
 def _reduced(x: Any) -> Any:
     """(n + ROUNDER, expm1(x - n ln 2))."""
@@ -82,7 +97,6 @@ def _reduced(x: Any) -> Any:
     return rounded, r + (r * r) * q
 
 
-@jit
 def _exp32(x: Any) -> Any:
     x = EXP_HIGH if x > EXP_HIGH else x  # noqa: FURB136  # unlike min(), this lets a NaN pass
     x = EXP_LOW if x < EXP_LOW else x  # noqa: FURB136
@@ -90,7 +104,6 @@ def _exp32(x: Any) -> Any:
     return _scale(ONE + small, rounded)
 
 
-@jit
 def _tanh32(x: Any) -> Any:
     size = abs(x)
     square = x * x
@@ -119,22 +132,21 @@ def sigmoid(x: float) -> float:
     return (1.0 if x >= 0 else small) / (1.0 + small)
 
 
-@jit
 def _sigmoid32(x: Any) -> Any:
-    small = _exp32(-abs(x))
+    small = exp(-abs(x))
     return (ONE if x >= ZERO else small) / (ONE + small)
 
 
-@overload(exp, strict=False)
+@overload(exp)
 def _exp(x: Any) -> Any:
-    return (lambda x: _exp32(x)) if x == types.float32 else (lambda x: math.exp(x))
+    return _exp32 if x == types.float32 else exp
 
 
-@overload(tanh, strict=False)
+@overload(tanh)
 def _tanh(x: Any) -> Any:
-    return (lambda x: _tanh32(x)) if x == types.float32 else (lambda x: math.tanh(x))
+    return _tanh32 if x == types.float32 else tanh
 
 
-@overload(sigmoid, strict=False)
+@overload(sigmoid)
 def _sigmoid(x: Any) -> Any:
-    return (lambda x: _sigmoid32(x)) if x == types.float32 else sigmoid
+    return _sigmoid32 if x == types.float32 else sigmoid

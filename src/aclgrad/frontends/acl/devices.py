@@ -104,18 +104,18 @@ def device_id(value: Any) -> int:
     return number
 
 
+def context_or_none() -> Context | None:
+    """The calling thread's context, if it has one."""
+    context: Context | None = getattr(_thread, "context", None)
+    return context if context is not None and context.alive else None
+
+
 def current_context() -> Context:
     """The calling thread's context."""
-    if not has_context():
+    context = context_or_none()
+    if context is None:
         raise Mistake(Kind.NO_CURRENT_DEVICE, "this thread has no current device, expected aclrtSetDevice before")
-    context: Context = _thread.context
     return context
-
-
-def has_context() -> bool:
-    """True if the calling thread has a current context."""
-    context: Context | None = getattr(_thread, "context", None)
-    return context is not None and context.alive
 
 
 def make_current(context: Context) -> None:

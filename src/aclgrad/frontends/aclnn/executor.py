@@ -12,7 +12,7 @@ from ...core import memory
 from ...core.autograd import count_writes
 from ...core.dispatch import wants_gradient
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from ...core.meta import Meta, meta_of
+from ...core.meta import Meta
 from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, OpSpec, Param, TensorList
@@ -21,7 +21,7 @@ from ..acl import findings
 from ..acl.arguments import size_t
 from ..acl.blocks import DEVICE
 from ..acl.boundary import remark
-from ..acl.devices import has_context, stream_of
+from ..acl.devices import context_or_none, stream_of
 from ..acl.findings import Kind
 from ..acl.handles import Table
 from ..acl.streams import Stream
@@ -84,8 +84,13 @@ class Executor:
 
     def _queue(self, stream: Any) -> Stream | None:
         """The stream to enqueue on. In a thread without a device work on torch's tensors alone needs none."""
-        is_null = stream is None or (type(stream) is int and stream == 0)
-        return None if is_null and not self._bound and not has_context() else stream_of(stream)
+        if stream is None or (type(stream) is int and stream == 0):
+            context = context_or_none()
+            if context is not None:
+                return context.default_stream
+            if not self._bound:
+                return None
+        return stream_of(stream)
 
     def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
         needed = self.workspace_size
@@ -112,7 +117,7 @@ class Executor:
         if live is None or not all(map(_unchanged, self._bound)):
             live = self._bind()
         for param, tensor, meta in self._plain:
-            if meta_of(tensor) != meta:
+            if not meta.describes(tensor):
                 raise _described_anew(param, meta)
             _require_storage(param, tensor, meta)
         return live
@@ -180,12 +185,10 @@ def _tensor(label: str, value: Any) -> Any:
 def _unwatched(spec: OpSpec, args: Sequence[Any], outs: Sequence[Any]) -> list[torch.Tensor]:
     """What is written to of torch's own tensors, none of which autograd may follow: it would not see the write."""
     written = spec.written(args, outs)
-    for name, value in zip(spec.written_names, written, strict=True):
-        if wants_gradient((value,)):
-            label = spec.params[name].aclnn
-            raise InvalidArgument(
-                f"{label} requires a gradient, expected detach() of it: autograd sees no write", label
-            )
+    if wants_gradient(written):
+        named = zip(spec.written_names, written, strict=True)
+        label = next(spec.params[name].aclnn for name, value in named if wants_gradient((value,)))
+        raise InvalidArgument(f"{label} requires a gradient, expected detach() of it: autograd sees no write", label)
     return memory.tensors_in(written)
 
 
@@ -205,7 +208,8 @@ def _described_anew(param: Param, meta: Meta) -> InvalidArgument:
 
 def _require_storage(param: Param, tensor: torch.Tensor, meta: Meta) -> None:
     """Raise if a tensor's storage, which can be made smaller at any time, ends before the tensor does."""
-    needed = tensor.storage_offset() * meta.itemsize + meta.span if meta.numel else 0
+    span = tensor.nbytes if tensor.is_contiguous() else meta.span  # the former is quickly told
+    needed = tensor.storage_offset() * tensor.itemsize + span if span else 0
     held = tensor.untyped_storage().nbytes()
     if held < needed:
         raise DeviceMemoryError(f"{param.aclnn} has a storage of {held} bytes, expected {needed}", param.aclnn)

@@ -17,7 +17,7 @@ from ...core.backends import BACKENDS
 from ...core.devices import GPUS
 from ...core.errors import InvalidArgument, NoBackend, Unsupported
 from ...core.meta import dtype_name
-from ...core.registry import aclnn_operators
+from ...core.registry import aclnn_operators, operators
 from ...core.spec import Out, OutList, Tensor
 from ...testing.cases import sized, suite
 from .explained import explain_sizes, sizes_in_words
@@ -80,7 +80,7 @@ def explain(
     options: Annotated[list[str] | None, typer.Option("--set", help="With sizes: an option, as layers=2.")] = None,
 ) -> None:
     """One operator's contract, or with sizes the plan: which kernel runs them, and why."""
-    operator = find(name)
+    operator = find(name, operators)
     console = wide_console()
     if shape:
         explain_sizes(console, operator, shape, options or (), dtype, backend, device)
@@ -94,7 +94,9 @@ def explain(
         typed = (param.dtypes, param.generous) if isinstance(param, Tensor | Out | OutList) else ((), ())
         rows.append((param.name, param.aclnn, type(param).__name__, *map(_listed, typed)))
     console.print(f"[bold]{spec.name}[/]: {spec.summary}")
-    show(console, f"{spec.name} = {spec.aclnn}", ("parameter", "in the document", "kind", *DTYPES), rows)
+    show(
+        console, f"{spec.name} = {spec.aclnn or 'no document'}", ("parameter", "in the document", "kind", *DTYPES), rows
+    )
     case = suite(spec).cases[0]
     for candidate in BACKENDS:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 import torch
@@ -15,9 +15,9 @@ from ...core.registry import aclnn_operators
 from ...testing.cases import suite
 
 
-def find(name: str) -> Operator:
+def find(name: str, among: Callable[[], Iterable[Operator]] = aclnn_operators) -> Operator:
     """The operator of a name, in Python or in C, of either phase; upper and lower case are the same."""
-    known = {written.lower(): operator for operator in aclnn_operators() for written in _names(operator)}
+    known = {written.lower(): operator for operator in among() for written in _names(operator)}
     operator = known.get(name.lower())
     if operator is not None:
         return operator
@@ -25,13 +25,13 @@ def find(name: str) -> Operator:
     if near:
         meant = next(written for written in _names(known[near[0]]) if written.lower() == near[0])
         raise typer.BadParameter(f"{name!r} is no operator, did you mean {meant}?")
-    expected = ", ".join(operator.spec.name for operator in aclnn_operators())
+    expected = ", ".join(operator.spec.name for operator in among())
     raise typer.BadParameter(f"{name!r} is no operator, expected one of {expected}")
 
 
 def _names(operator: Operator) -> tuple[str, ...]:
     spec = operator.spec
-    return spec.name, spec.aclnn, f"{spec.aclnn}GetWorkspaceSize"
+    return (spec.name, spec.aclnn, f"{spec.aclnn}GetWorkspaceSize") if spec.aclnn else (spec.name,)
 
 
 def device(wanted: str | None) -> str:

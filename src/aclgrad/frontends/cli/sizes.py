@@ -18,6 +18,16 @@ from ...core.meta import Meta, dtype_name, meta_of
 from ...core.plan import Operator
 from ...testing.cases import Data, sized, suite
 
+SYNONYMS = (
+    ("N", "B", "batch"),
+    ("T", "steps"),
+    ("BT", "tokens"),
+    ("H", "hidden"),
+    ("V", "rows", "vocabulary"),
+    ("I", "input"),
+)
+"""Names that a size goes by; the first is the one of the families' pages."""
+
 BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -75,10 +85,11 @@ class Sizes:
     def _named(self, given: Sequence[str]) -> dict[str, int]:
         expected = ",".join(f"{name}=…" for name in self.sizes)
         found = {}
-        for name, text in _pairs([part for each in given for part in each.split(",")], "--shape"):
+        for said, text in _pairs([part for each in given for part in each.split(",")], "--shape"):
+            name = next((names[0] for names in SYNONYMS if said in names), said)
             if name not in self.sizes:
-                raise typer.BadParameter(f"{name!r} is no size here, expected {expected}", param_hint="--shape")
-            found[name] = _whole(text, f"{name}={text}")
+                raise typer.BadParameter(f"{said!r} is no size here, expected {expected}", param_hint="--shape")
+            found[name] = _whole(text, f"{said}={text}")
         missing = [name for name, default in self.sizes.items() if default is None and name not in found]
         if missing:
             raise typer.BadParameter(f"{', '.join(missing)} missing, expected {expected}", param_hint="--shape")

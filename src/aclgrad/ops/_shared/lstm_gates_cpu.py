@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from llvmlite import ir
-from numba.extending import intrinsic
-
-from ...cpu.compiler import jit
+from ...cpu.compiler import inlined, jit
 from ...cpu.lanes import cast
-from ...cpu.vecmath import sigmoid, tanh
+from ...cpu.vecmath import multiply_add, sigmoid, tanh
 
 
-@partial(jit, forceinline=True)  # a loop that calls it is no vector loop
+@inlined
 def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
     """(i, f, g, o, c) of one element of one step: the gates activated, and c = f·c_prev + i·g.
 
@@ -21,19 +17,7 @@ def next_state(a_i: Any, a_f: Any, a_g: Any, a_o: Any, c_prev: Any) -> Any:
     sends them.
     """
     i, f, g, o = sigmoid(a_i), sigmoid(a_f), tanh(a_g), sigmoid(a_o)
-    return i, f, g, o, _product_and(f, c_prev, i * g)
-
-
-@intrinsic
-def _product_and(typing: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ARG001  # numba prescribes the signature
-    """a·b + c, of which a·b is the product that is fused: of two, LLVM would choose by what stands around the sum."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:  # noqa: ARG001
-        number = args[0].type
-        fused = ir.FunctionType(number, (number,) * 3)
-        return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", (number,), fused), args)
-
-    return a(a, a, a), emit
+    return i, f, g, o, multiply_add(f, c_prev, i * g)
 
 
 @jit

@@ -16,7 +16,7 @@ import torch
 from ...core.backends import Launch
 from ...core.meta import Meta
 from ...core.spec import Call
-from ...cpu.compiler import Step, jit
+from ...cpu.compiler import Step, inlined, jit
 from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.operands import Operands
 from ...cpu.strided import Loops, moved, stepped
@@ -39,7 +39,7 @@ HEAD = 8
 FIRST_GRADIENT = 8  # of the gates, among the operands
 
 
-@jit
+@inlined
 def _cell(line: Any, j: int) -> Any:
     """The gradients of one element, stored; those of the gates are returned unrounded."""
     dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx = line

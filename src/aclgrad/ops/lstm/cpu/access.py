@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from aclgrad.cpu.compiler import jit
+from aclgrad.cpu.compiler import jit, overload
 from aclgrad.cpu.gemm import Gemm, gemm_for
 from aclgrad.cpu.gemm_tile import host_isa
 
@@ -37,7 +37,7 @@ def multiply(like: Any, *args: int) -> None:
     """The product's `multiply(*args)` of packed operands that hold elements of the dtype of the pointer `like`."""
 
 
-@overload(pack, strict=False)
+@overload(pack)
 def _pack(like: Any, *args: Any) -> Any:
     procedure = product_for(like.dtype).pack
 
@@ -47,7 +47,7 @@ def _pack(like: Any, *args: Any) -> Any:
     return call_pack
 
 
-@overload(multiply, strict=False)
+@overload(multiply)
 def _multiply(like: Any, *args: Any) -> Any:
     procedure = product_for(like.dtype).multiply
 

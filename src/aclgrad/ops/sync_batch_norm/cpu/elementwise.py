@@ -14,6 +14,7 @@ from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any, pointer_at
 from aclgrad.cpu.strided import TILE, Loops, element_offset, elementwise
 from aclgrad.cpu.tables import table
 from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
+from aclgrad.cpu.vecmath import multiply_add
 
 ALIGNMENT = 16  # elements; each coefficient starts on a cache line
 
@@ -26,7 +27,7 @@ def _vector(layouts: Any, k: int, address: int, channel: int, like: Any) -> Any:
 
 @jit
 def _normalised(x: Any, mean: Any, scale: Any, bias: Any) -> Any:
-    return (x - mean) * scale + bias
+    return multiply_add(x - mean, scale, bias)
 
 
 _normalise = elementwise(_normalised)
@@ -52,7 +53,7 @@ def _forward(
 
 @jit
 def _gradient(grad: Any, x: Any, mean: Any, offset: Any, slope: Any, scale: Any) -> Any:
-    return ((grad - offset) - (x - mean) * slope) * scale
+    return multiply_add(-(x - mean), slope, grad - offset) * scale
 
 
 _differentiate = elementwise(_gradient)
