@@ -27,8 +27,8 @@ _KIND_BITS = 8
 class Table(Generic[T]):
     """All live objects of one kind, by handle. `invalid` makes the error for a handle that is not one of them.
 
-    `leak` says what it is to leave an object behind, `gone` what a handle is that was one of them. In a checked run
-    `origins` keeps where objects were made, as long as the program has to destroy them itself.
+    `leak` says what it is to leave an object behind, `gone` what a handle is that was one of them; `discarded` counts
+    those. In a checked run `origins` keeps where objects were made, as long as the program has to destroy them itself.
     """
 
     _tables: ClassVar[list[Table[Any]]] = []
@@ -47,6 +47,7 @@ class Table(Generic[T]):
         self._serials = itertools.count(1)
         self._newest = 0
         self._objects: dict[int, T] = {}
+        self.discarded = 0
         self._leak = leak
         self.origins: dict[int, Place | None] = {}
         Table._tables.append(self)
@@ -85,6 +86,7 @@ class Table(Generic[T]):
         """Destroy the handle if it is still live."""
         if self.origins:
             self.origins.pop(handle, None)
+        self.discarded += 1
         return self._objects.pop(handle, None)
 
     def leaks(self) -> Iterator[findings.Leak]:

@@ -78,22 +78,37 @@ def _tensors(spec: OpSpec) -> tuple[tuple[int, str, bool], ...]:
     )
 
 
-def require_live(spec: OpSpec, handles: Sequence[Any]) -> None:
-    """Nothing that phase one was given has been destroyed since, neither lists nor their members."""
-    for index, name, is_list in _tensors(spec):
-        handle = handles[index]
-        if type(handle) is not int or not handle:
-            continue
-        if is_list:
-            owned = TENSOR_LISTS.find(handle)
-            alive = owned is not None and all(TENSORS.find(member) is not None for member in owned.handles if member)
-        else:
-            alive = TENSORS.find(handle) is not None
-        if not alive:
-            tolerate(
-                Kind.DESTROYED_TOO_EARLY,
-                f"{name} was destroyed after phase one, expected it to live until phase two was called",
-            )
+class Handles:
+    """What phase one was given: nothing of it may be destroyed before phase two, neither lists nor their members."""
+
+    __slots__ = ("_before", "_handles", "_spec")
+
+    def __init__(self, spec: OpSpec, handles: Sequence[Any]) -> None:
+        self._spec, self._handles, self._before = spec, handles, _destroyed()
+
+    def require_live(self) -> None:
+        """Raise if something has been destroyed since."""
+        if _destroyed() == self._before:
+            return
+        for index, name, is_list in _tensors(self._spec):
+            handle = self._handles[index]
+            if type(handle) is not int or not handle:
+                continue
+            if is_list:
+                owned = TENSOR_LISTS.find(handle)
+                members = () if owned is None else owned.handles
+                alive = owned is not None and all(TENSORS.find(member) is not None for member in members if member)
+            else:
+                alive = TENSORS.find(handle) is not None
+            if not alive:
+                tolerate(
+                    Kind.DESTROYED_TOO_EARLY,
+                    f"{name} was destroyed after phase one, expected it to live until phase two was called",
+                )
+
+
+def _destroyed() -> int:
+    return TENSORS.discarded + TENSOR_LISTS.discarded
 
 
 def follow(queue: Stream, plan: Plan, bound: Sequence[Bound], workspace: Any, size: int) -> None:

@@ -40,9 +40,9 @@ class Executor:
 
     __slots__ = ("_bound", "_handles", "_live", "_plain", "_size", "_written", "args", "outs", "plan", "repeatable")
 
-    def __init__(self, plan: Plan, args: list[Any], outs: list[Any], handles: Sequence[Any] = ()) -> None:
+    def __init__(self, plan: Plan, args: list[Any], outs: list[Any], handles: Sequence[Any]) -> None:
         self.plan = plan
-        self._handles = handles if findings.strict else ()
+        self._handles = checked.Handles(plan.call.spec, handles) if findings.strict else None
         self._size = plan.workspace_size  # as phase one tells it, whatever becomes of the number of threads
         self.args = args
         self.outs = outs
@@ -63,8 +63,8 @@ class Executor:
     def run(self, workspace: Any, workspace_size: Any, stream: Any) -> None:
         """Enqueue the work. Everything that can be refused is refused here, before anything is written."""
         plan = self.plan
-        if self._handles:
-            checked.require_live(plan.call.spec, self._handles)
+        if self._handles is not None:
+            self._handles.require_live()
         scratch = self._workspace(workspace, workspace_size) if self._size else None
         args, outs = self._operands()
         if scratch is not None:

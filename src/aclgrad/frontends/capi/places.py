@@ -8,6 +8,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -76,21 +77,22 @@ def use(caller: int, tracing: int, embedded: bool) -> None:
     """
     present = ctypes.CFUNCTYPE(ctypes.c_size_t)(caller)
     wants_all = ctypes.c_int.from_address(tracing)
-    layout = struct.Struct(f"{DEEPEST + 1}N")
-    known: dict[tuple[int, ...], CPlace] = {}
+    word = ctypes.sizeof(ctypes.c_size_t)
+    size = (DEEPEST + 1) * word
+    known: dict[bytes, CPlace] = {}
 
     def place() -> Place | None:
-        count, *addresses = layout.unpack(ctypes.string_at(present(), layout.size))
+        calls = ctypes.string_at(present(), size)
+        count = calls[0] if sys.byteorder == "little" else calls[word - 1]
         if not count:
             return python_place()
-        calls = tuple(addresses[:count])
-        if not embedded:
-            return CPlace(calls, python_place())
-        found = known.get(calls)
+        calls = calls[word : word + count * word]
+        found = known.get(calls) if embedded else None
         if found is None:
+            found = CPlace(struct.unpack(f"{count}N", calls), None if embedded else python_place())
             if len(known) >= KEPT_PLACES:
                 known.clear()
-            found = known[calls] = CPlace(calls)
+            known[calls] = found
         return found
 
     def trace(strict: bool) -> None:
