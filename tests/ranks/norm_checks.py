@@ -8,9 +8,11 @@ import torch
 import torch.distributed as dist
 from head_checks import Counted, bits
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn.parallel import DistributedDataParallel
 
 import aclgrad.nn
+from aclgrad.core.errors import Unsupported
 from aclgrad.ops.sync_batch_norm import ranks as over_ranks
 
 SyncBatchNorm = aclgrad.nn.SyncBatchNorm
@@ -247,6 +249,25 @@ def a_half_model(rank, groups):
     y = ours(torch.randn(3, 4, 5).half())
     y.float().sum().backward()
     assert y.dtype == ours.weight.grad.dtype == ours.bias.grad.dtype == torch.float16
+
+
+def differentiated_once(rank, groups):
+    """A second derivative and forward mode are refused; torch would take the sums over ranks for constants."""
+    ours, _ = layers(4)
+    x = torch.randn(3, 4, 2, requires_grad=True)
+    (slope,) = torch.autograd.grad(ours(x).square().sum(), x, create_graph=True)
+    for wrong in (slope.square().sum().backward, lambda: forward_mode(ours, x)):
+        try:
+            wrong()
+        except Unsupported as refusal:
+            assert "over several processes" in str(refusal)
+        else:
+            raise AssertionError("it was not refused")
+
+
+def forward_mode(module, x):
+    with forward_ad.dual_level():
+        module(forward_ad.make_dual(x.detach(), torch.ones_like(x)))
 
 
 def subgroups(rank, groups):

@@ -17,6 +17,7 @@ def test_equal_to_the_whole_batch(ranks):
     [
         norm_checks.nobody_has_anything, norm_checks.wrapped, norm_checks.wrapped_with_an_empty_rank,
         norm_checks.evaluated_alone, norm_checks.under_autocast, norm_checks.a_half_model, norm_checks.subgroups,
+        norm_checks.differentiated_once,
         norm_checks.a_count_that_float32_does_not_hold, norm_checks.a_mean_a_million_times_the_deviation,
     ],
     ids=lambda check: check.__name__,

@@ -75,10 +75,10 @@ class SyncBatchNorm(_BatchNorm):
                 f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
                 "input",
             )
-        require_no_tangents((input, self.weight, self.bias))
         if group is None:
             of = self._statistics(input, _alone)
-            return normalised(input, self.weight, self.bias, *of, self.eps, None)
+            return normalised(input, self.weight, self.bias, *of, self.eps)
+        require_no_tangents((input, self.weight, self.bias))
         return self._over(group, input)
 
     @classmethod

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...core.autograd import final
 from ...core.collectives import Collective
+
+ONCE = "the gradient of a batch norm over several processes cannot be differentiated again; within one process it can"
 
 COUNT = 1 << 22
 """A count is sent as two numbers of this base: what one float32 holds ends at 2^24."""
@@ -75,35 +78,40 @@ class _Synchronised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        mean, invstd, counts, weight, *parts = ctx.saved_tensors
-        _, _, wants_weight, wants_bias, *wants_parts = ctx.needs_input_grad
-        wants = any(wants_parts)
-        sums = [
-            torch.ops.aclgrad.batch_norm_reduce_backward(
-                grad, part, mean, invstd, weight, wants, wants_weight, wants_bias
-            )
+        with torch.no_grad():
+            found = _gradients(ctx, grads)
+        _, _, _, *leaves = ctx.saved_tensors
+        sources = [*grads, *(leaf for leaf in leaves if leaf is not None)]
+        return None, None, *final(ONCE, found, *sources)
+
+
+def _gradients(ctx: Any, grads: Sequence[Tensor]) -> list[Tensor | None]:
+    """Of weight, bias, and every part."""
+    mean, invstd, counts, weight, *parts = ctx.saved_tensors
+    _, _, wants_weight, wants_bias, *wants_parts = ctx.needs_input_grad
+    wants = any(wants_parts)
+    sums = [
+        torch.ops.aclgrad.batch_norm_reduce_backward(grad, part, mean, invstd, weight, wants, wants_weight, wants_bias)
+        for grad, part in zip(grads, parts, strict=True)
+    ]
+    found: list[Tensor | None] = [None] * len(parts)
+    if wants:
+        total = _summed(ctx.collective, [torch.cat(of[:2]) for of in sums])
+        sum_dy, sum_dy_xmu = total.chunk(2)
+        found = [
+            torch.ops.aclgrad.batch_norm_elemt_backward(grad, part, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
             for grad, part in zip(grads, parts, strict=True)
         ]
-        found: list[Tensor | None] = [None] * len(parts)
-        if wants:
-            total = _summed(ctx.collective, [torch.cat(of[:2]) for of in sums])
-            sum_dy, sum_dy_xmu = total.chunk(2)
-            found = [
-                torch.ops.aclgrad.batch_norm_elemt_backward(
-                    grad, part, mean, invstd, weight, sum_dy, sum_dy_xmu, counts
-                )
-                for grad, part in zip(grads, parts, strict=True)
-            ]
-        grad_weight = grad_bias = None
-        if wants_weight:
-            each = [
-                of[2] if part.numel() else torch.zeros_like(of[2])  # statistics of nothing are NaN
-                for of, part in zip(sums, parts, strict=True)
-            ]
-            grad_weight = _added(each)
-        if wants_bias:
-            grad_bias = _added([of[3] for of in sums])
-        return None, None, grad_weight, grad_bias, *found
+    grad_weight = grad_bias = None
+    if wants_weight:
+        each = [
+            of[2] if part.numel() else torch.zeros_like(of[2])  # statistics of nothing are NaN
+            for of, part in zip(sums, parts, strict=True)
+        ]
+        grad_weight = _added(each)
+    if wants_bias:
+        grad_bias = _added([of[3] for of in sums])
+    return [grad_weight, grad_bias, *found]
 
 
 def _added(parts: Sequence[Tensor]) -> Tensor:

@@ -18,12 +18,13 @@ from ....core.autograd import final
 from ....core.collectives import Collective, Pending
 from ....core.dispatch import is_watched
 from ....core.errors import InvalidArgument
-from ..autograd import ONCE
 from ..spec_shards import Found
 from ..spec_training import counts
 from .formulas import Options, Results, United, results_of, slopes_of, unite
 from .tokens import TokenSplit
 from .work import Gradients, Shard, Wants, Way, chunk_tokens, way_for
+
+ONCE = "the gradient of a head over shards of a vocabulary cannot be differentiated again; that of a whole one can"
 
 
 class Problem(NamedTuple):
@@ -146,7 +147,8 @@ class _OverShards(torch.autograd.Function):
             for k in range(shards)
         ]
         ways, ctx.ways = ctx.ways, [way_for(inputs[0], weight, wants_weight_grad=False) for weight in weights]
-        found = _backward(problem, of, upstream[:4], inputs, problem.shards(weights, biases), ways, wants)
+        with torch.no_grad():
+            found = _backward(problem, of, upstream[:4], inputs, problem.shards(weights, biases), ways, wants)
         given = [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
         return None, None, *final(ONCE, given, *leaves, *(g for g in upstream[:4] if g is not None))
 
