@@ -4,8 +4,8 @@ import fault_checks
 import pytest
 from fault_checks import TIMEOUT
 
-SLACK = 2.5
-"""Seconds that a busy machine may take beyond a timeout."""
+SLACK = 20
+"""Seconds that a busy machine may take beyond a timeout; the groups of all other tests wait for longer."""
 
 
 def test_whoever_differs_is_named_on_all_ranks(ranks):
@@ -27,7 +27,7 @@ def test_whoever_differs_is_named_on_all_ranks(ranks):
         for name, words in named.items():
             kind, message, seconds = found[name]
             assert kind == "InvalidArgument" and words in message and "rank" in message, (name, found[name])
-            assert seconds < SLACK, name
+            assert seconds < SLACK < ranks.timeout, name
         assert found["nothing"][0] == "", found["nothing"]
 
 
