@@ -61,6 +61,7 @@ def test_every_command_is_tried():
         "cc",
         "config",
         "capi",
+        "check",
     }
 
 

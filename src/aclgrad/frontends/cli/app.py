@@ -1,4 +1,4 @@
-"""aclgrad list | explain | demo | golden | verify | selftest | cc | config | capi."""
+"""aclgrad list | explain | demo | golden | verify | selftest | cc | config | check | capi."""
 
 from __future__ import annotations
 

@@ -65,11 +65,6 @@ def linear_cross_entropy(
     >>> stats.entropy, stats.correct
     (tensor([2.0794, 2.0794, 2.0794]), tensor([ True, False, False]))
     """
-    plain = softcap is None and token_weight is None and normalizer is None and return_stats is False
-    if plain and _is(0, label_smoothing) and _is(1, logit_scale) and _is(0, z_loss):
-        found = written_out.small(input, linear_weight, target, linear_bias, weight, reduction, ignore_index)
-        if found is not None:
-            return found
     given = checked(
         input, linear_weight, target, linear_bias=linear_bias, weight=weight, reduction=reduction,
         ignore_index=ignore_index, label_smoothing=label_smoothing, softcap=softcap, logit_scale=logit_scale,
@@ -79,10 +74,6 @@ def linear_cross_entropy(
         written_out.warn(given.reason)
         return _by_torch(given)
     return _with_gradients(given) if _together(given) else _token_by_token(given)
-
-
-def _is(number: int, option: object) -> bool:
-    return type(option) in (int, float) and option == number
 
 
 def _together(given: Arguments) -> bool:

@@ -19,8 +19,8 @@ import torch
 from aclgrad.core.spec import F32, U8, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import THREAD_GROUP, jit
-from aclgrad.cpu.gemm import address_of, gemm_for
-from aclgrad.cpu.lanes import apart, pointer_at
+from aclgrad.cpu.gemm import gemm_for
+from aclgrad.cpu.lanes import address_of, apart, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
