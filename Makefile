@@ -11,10 +11,13 @@ LOWEST_PYTHON ?= $(shell for python in python$(LOWEST) $$HOME/.pyenv/versions/$(
 LOWEST_VENV ?= .venv-lowest
 NEWEST_VENV ?= .venv-newest
 
+SEED ?= 1
+DEVICE ?= cpu
+
 # Two workers that begin far apart and take from each other at the end: neighbours share kernels, programs and fixtures.
 PYTEST := python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-all test-lowest test-newest test-gpu check format generate bench bench-gpu clean
+.PHONY: demo test test-all test-lowest test-newest test-gpu check format generate bench bench-gpu plane clean
 
 demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
@@ -59,8 +62,13 @@ test-gpu: $(READY)  ## the Triton kernels on this machine's GPU
 bench: $(READY)  ## speed against peers, after a correctness gate; results under benchmarks/results
 	$(BIN)/python -m benchmarks
 
-bench-gpu: $(READY)  ## the same on this machine's GPU
+bench-gpu: $(READY)  ## the same on this machine's GPU, and a picture of many sizes of an LSTM
 	$(BIN)/python -m benchmarks --device cuda
+	$(BIN)/python -m benchmarks plane --family lstm --seed grid --device cuda --save
+
+plane: $(READY)  ## sizes drawn at random beside the peers: make plane SEED=3 DEVICE=cuda
+	for family in lstm head pointwise cell batch_norm; do \
+		$(BIN)/python -m benchmarks plane --family $$family --seed $(SEED) --device $(DEVICE) --save || exit 1; done
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

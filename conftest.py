@@ -12,6 +12,7 @@ makes hundreds of thousands of small objects, and a look at all that torch and t
 
 import gc
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,38 @@ NEED_GPU = Path(__file__).parent / "tests" / "gpu"
 LEFT_OUT = "There is no GPU here: the tests that need one are left out."
 collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to pytest all of them are one module
 
+
+def _spare_the_interpreter():
+    """Triton's interpreter replaces the language's functions for a kernel, and again for each function it calls.
+
+    The first time is enough; the others take two fifths of the time that a kernel takes.
+    """
+    try:
+        from triton.language.core import is_builtin
+        from triton.runtime import interpreter
+    except ImportError:
+        return
+    replace, done = interpreter._patch_lang, interpreter._LangPatchScope
+    modules = interpreter.tl, interpreter.tl.core
+
+    @cache
+    def languages(function):
+        seen = {id(value) for value in function.__globals__.values()}
+        return [module for module in modules if id(module) in seen]
+
+    def replace_once(function):
+        return replace(function) if any(is_builtin(module.load) for module in languages(function)) else done()
+
+    interpreter._patch_lang = replace_once
+
+
 THREADS = torch.get_num_threads()
 torch.set_num_threads(1)
 gc.set_threshold(70_000, *gc.get_threshold()[1:])
 
 if not GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
+    _spare_the_interpreter()
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +63,14 @@ def all_threads():
     torch.set_num_threads(max(THREADS, 2))
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_kernels():
+    """Modules use them in small calls, too, which torch would serve otherwise."""
+    from aclgrad.ops._shared import small
+
+    small.enabled = False
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from . import machine, markdown, terminal
 from .bars import BARS, judge
 from .device import DEVICES, Device
 from .overhead import alternation, overhead
+from .plane.command import main as plane
 from .quiet import Patience
 from .report import Report
 from .runner import jobs, run
@@ -33,7 +35,10 @@ LOG_WIDTH = 190  # columns of a log file, which has no width of its own to fit i
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 1 if a gate is red, 2 if no row matches, else 0, also where a bar is missed."""
-    options = _options().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["plane"]:
+        return plane(words[1:])
+    options = _options().parse_args(words)
     console = Console()
     if not console.is_terminal:
         console = Console(width=LOG_WIDTH)
@@ -123,7 +128,11 @@ def show_newest(folder: Path, page: Path, console: Console) -> None:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="`python -m benchmarks plane -h`: sizes drawn at random",
+    )
     parser.add_argument("--only", default=EVERYTHING, metavar="PATTERN", help="rows whose key contains this: cell*B64")
     parser.add_argument("--quick", action="store_true", help="few samples: a look, not a result; nothing is saved")
     parser.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="to lose to other programs, in all")

@@ -84,9 +84,9 @@ CPU_BARS = (
         4 * 1024 * 32000 / 8,
         "extra memory ≤ 4·BT·V / 8",
     ),
-    at_most("overhead/python door", "seconds", 12e-6, "≤ 12 µs"),
-    at_most("overhead/aclnn pair", "seconds", 25e-6, "≤ 25 µs"),
-    at_most("overhead/C ABI pair", "seconds", 30e-6, "≤ 30 µs"),
+    at_most("overhead/python door", "seconds", 6e-6, "≤ 6 µs"),
+    at_most("overhead/aclnn pair", "seconds", 15e-6, "≤ 15 µs"),
+    at_most("overhead/C ABI pair", "seconds", 20e-6, "≤ 20 µs"),
     at_most("alternation/*", "p99", 1e-3, "p99 ≤ 1 ms: no stall"),
 )
 

@@ -58,18 +58,19 @@ def lstm(
     sizes: tuple[int, int, int],
     layers: int = 1,
     both: bool = False,
+    inputs: int | None = None,
 ) -> Training:
-    """T steps of B sequences, as many inputs as hidden units."""
+    """T steps of B sequences of H units; as many inputs if not told."""
     steps, batch, hidden = sizes
-    directions = 1 + both
-    counts = [4 * hidden * ((hidden if layer == 0 else directions * hidden) + hidden) for layer in range(layers)]
+    width, directions = inputs or hidden, 1 + both
+    counts = [4 * hidden * ((width if layer == 0 else directions * hidden) + hidden) for layer in range(layers)]
 
     def make(data: Data) -> Sequence[Tensor]:
         torch.manual_seed(0)
-        weights = nn.LSTM(hidden, hidden, layers, bidirectional=both).to(torch.float64)
+        weights = nn.LSTM(width, hidden, layers, bidirectional=both).to(torch.float64)
         device = torch.get_default_device()
         return [
-            data.normal(steps, batch, hidden), data.normal(steps, batch, directions * hidden),
+            data.normal(steps, batch, width), data.normal(steps, batch, directions * hidden),
             *[p.detach().to(device, data.dtype) for p in weights.parameters()],
         ]  # fmt: skip
 
@@ -77,7 +78,7 @@ def lstm(
         x, grad, *params = args
 
         def step(kind: Callable[..., nn.Module]) -> Step:
-            module = loaded(kind(hidden, hidden, layers, bidirectional=both), x, params)
+            module = loaded(kind(width, hidden, layers, bidirectional=both), x, params)
             leaf = x.detach().requires_grad_()
 
             def run() -> Sequence[Tensor]:
@@ -136,7 +137,7 @@ def train(row: Training, device: Device, effort: Effort) -> Row:
     """One row; without speeds if its gate is red."""
     with torch.device(device.kind):
         args = row.make(Data(row.dtype))
-        gate = _gate(row, args)
+        gate = gate_of(row, args)
     shown = Row(row.module, row.case, dtype_name(row.dtype), "modules", gate)
     if not gate.passed:
         return shown
@@ -147,7 +148,7 @@ def train(row: Training, device: Device, effort: Effort) -> Row:
     return Row(shown.operator, shown.case, shown.dtype, shown.backend, gate, main, None, extra)
 
 
-def _gate(row: Training, args: Sequence[Tensor]) -> Gate:
+def gate_of(row: Training, args: Sequence[Tensor]) -> Gate:
     """Ours against torch's in float64, in the light of torch's in the row's dtype."""
     ours, theirs = list(row.steps(args, None).values())[:2]
     with no_tf32():

@@ -42,6 +42,15 @@ class Meta(NamedTuple):
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (last + 1) * self.itemsize
 
+    def describes(self, tensor: torch.Tensor) -> bool:
+        """Whether it is the metadata of a torch tensor."""
+        return (
+            tensor.shape == self.shape
+            and tensor.stride() == self.strides
+            and tensor.dtype == self.dtype
+            and tensor.device == self.device
+        )
+
     def is_dense(self) -> bool:
         """True if the elements fill their span without gaps or overlap, in whatever order of dimensions."""
         expected = 1

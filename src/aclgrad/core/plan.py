@@ -7,7 +7,6 @@ call is plan + allocate + launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ PLAN_CACHE_SIZE = 2048
 class Plan:
     """Everything phase two needs but the memory: the kernel, the outputs' metadata, the workspace size."""
 
-    __slots__ = ("_arg_spans", "_out_spans", "backend", "call", "device", "launch", "nbytes", "outs")
+    __slots__ = ("_arg_spans", "_out_spans", "backend", "call", "device", "launch", "nbytes", "outs", "remark")
 
     def __init__(self, call: Call, outs: tuple[Value, ...], backend: str, launch: Launch) -> None:
         self.call = call
@@ -37,6 +36,7 @@ class Plan:
         self.backend = backend
         self.launch = launch
         self.device = call.device
+        self.remark = call.spec.remark(call)
         self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])
         self._arg_spans = [meta.span for _, meta in call.metas(*(arg.name for arg in call.spec.args))]
         self._out_spans = [meta.span for _, meta in call.metas(*call.spec.out_names)]
@@ -74,8 +74,12 @@ class Plan:
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
         touched.sort()
-        if any(end > start for (_, end), (start, _) in pairwise(touched)):  # inputs may share, so look closer
-            memory.refuse_aliases(self.call, args, outs, scratch)
+        previous = 0
+        for start, end in touched:
+            if start < previous:  # inputs may share, so look closer
+                memory.refuse_aliases(self.call, args, outs, scratch)
+                break
+            previous = end
 
     def workspace(self) -> torch.Tensor | None:
         """Scratch memory for one launch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 
 from .errors import InvalidArgument, Unsupported
 from .spec import BF16, Call, Rule
@@ -14,7 +15,11 @@ ATLAS_A2, ATLAS_A3, ATLAS_950 = "Ascend910B", "Ascend910_93", "Ascend950"
 
 def current_soc() -> str:
     """The name of the imitated chip."""
-    name = os.environ.get("ACLGRAD_SOC") or DEFAULT_SOC
+    return _checked(os.environ.get("ACLGRAD_SOC") or DEFAULT_SOC)
+
+
+@cache
+def _checked(name: str) -> str:
     if not re.fullmatch(r"Ascend\d{3}\w*", name):
         raise InvalidArgument(f"ACLGRAD_SOC is {name!r}, expected a chip's name such as {DEFAULT_SOC}", "ACLGRAD_SOC")
     return name

@@ -1,4 +1,4 @@
-"""aclgrad list | explain | demo | verify | cc | config | capi."""
+"""aclgrad list | explain | demo | golden | verify | selftest | cc | config | check | capi."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from ...core.backends import BACKENDS
 from ...core.devices import GPUS
 from ...core.errors import InvalidArgument, NoBackend, Unsupported
 from ...core.meta import dtype_name
-from ...core.registry import aclnn_operators
+from ...core.registry import aclnn_operators, operators
 from ...core.spec import Out, OutList, Tensor
 from ...testing.cases import sized, suite
+from ..tables import show, wide_console
 from .explained import explain_sizes, sizes_in_words
+from .golden import golden
 from .names import device as chosen_device
 from .names import find, require_backend
 from .native import add_commands
-from .runs import demo_runs, report, verify_runs
+from .runs import demo_runs, report, selftest_runs
 from .streams import polite
-from .tables import show, wide_console
+from .verify import verify
 
 app = typer.Typer(
     add_completion=False,
@@ -80,7 +82,7 @@ def explain(
     options: Annotated[list[str] | None, typer.Option("--set", help="With sizes: an option, as layers=2.")] = None,
 ) -> None:
     """One operator's contract, or with sizes the plan: which kernel runs them, and why."""
-    operator = find(name)
+    operator = find(name, operators)
     console = wide_console()
     if shape:
         explain_sizes(console, operator, shape, options or (), dtype, backend, device)
@@ -94,7 +96,9 @@ def explain(
         typed = (param.dtypes, param.generous) if isinstance(param, Tensor | Out | OutList) else ((), ())
         rows.append((param.name, param.aclnn, type(param).__name__, *map(_listed, typed)))
     console.print(f"[bold]{spec.name}[/]: {spec.summary}")
-    show(console, f"{spec.name} = {spec.aclnn}", ("parameter", "in the document", "kind", *DTYPES), rows)
+    show(
+        console, f"{spec.name} = {spec.aclnn or 'no document'}", ("parameter", "in the document", "kind", *DTYPES), rows
+    )
     case = suite(spec).cases[0]
     for candidate in BACKENDS:
         try:
@@ -125,25 +129,27 @@ def demo(device: Device = None) -> None:
 
 
 @app.command()
-def verify(
+def selftest(
     name: Annotated[str | None, typer.Argument(help="An operator; all without it.")] = None,
     backend: Annotated[str | None, typer.Option(help="The backend to judge; the best one without it.")] = None,
     device: Device = None,
     every: Annotated[bool, typer.Option("--every", help="Show every run, not one line for each operator.")] = False,
 ) -> None:
-    """Judge a backend on every named case and dtype by the tolerance rule; all operators take minutes."""
+    """Judge our own backends on every named case and dtype by the tolerance rule; all operators take minutes."""
     chosen = list(aclnn_operators()) if name is None else [find(name)]
     place = "cpu" if device is None and backend == "cpu" else chosen_device(device)
     if backend is not None:
         require_backend(backend, chosen, place)
     if not report(
-        verify_runs(chosen, backend, place),
+        selftest_runs(chosen, backend, place),
         title="Verdict: within 2 × a naive run's error + 4 ulp of float64",
         brief=not every,
     ):
         raise typer.Exit(1)
 
 
+app.command(name="golden")(golden)
+app.command(name="verify")(verify)
 add_commands(app)
 
 

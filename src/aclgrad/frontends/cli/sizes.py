@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,17 @@ from ...core.devices import GPUS, described
 from ...core.meta import Meta, dtype_name, meta_of
 from ...core.plan import Operator
 from ...testing.cases import Data, sized, suite
+from ...testing.cases import Sizes as BuilderSizes
+
+SYNONYMS = (
+    ("N", "B", "batch"),
+    ("T", "steps"),
+    ("BT", "tokens"),
+    ("H", "hidden"),
+    ("V", "rows", "vocabulary"),
+    ("I", "input"),
+)
+"""Names that a size goes by; the first is the one of the families' pages."""
 
 BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -42,17 +52,9 @@ class Sizes:
             raise typer.BadParameter(
                 f"{operator.spec.name} offers no sizes: its family's cases have no SIZED", param_hint="--shape"
             )
-        shape, sizes, options = None, {}, {}
-        for name, parameter in inspect.signature(build).parameters.items():
-            default = None if parameter.default is parameter.empty else parameter.default
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                shape = suite(operator.spec).main
-            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD and type(default) in (int, type(None)):
-                if default is not None or parameter.default is parameter.empty:
-                    sizes[name] = default
-            elif type(default) in (bool, int, float):
-                options[name] = default
-        return Sizes(operator, build, shape, sizes, options)
+        known = BuilderSizes.of(build)
+        shape = suite(operator.spec).main if known.is_shape else None
+        return Sizes(operator, build, shape, known.sizes, known.options)
 
     def arguments(self, given: Sequence[str], options: Sequence[str], dtype: torch.dtype) -> list[Any]:
         """The arguments, without memory, for what was said by `--shape` and `--set`."""
@@ -75,10 +77,11 @@ class Sizes:
     def _named(self, given: Sequence[str]) -> dict[str, int]:
         expected = ",".join(f"{name}=…" for name in self.sizes)
         found = {}
-        for name, text in _pairs([part for each in given for part in each.split(",")], "--shape"):
+        for said, text in _pairs([part for each in given for part in each.split(",")], "--shape"):
+            name = next((names[0] for names in SYNONYMS if said in names), said)
             if name not in self.sizes:
-                raise typer.BadParameter(f"{name!r} is no size here, expected {expected}", param_hint="--shape")
-            found[name] = _whole(text, f"{name}={text}")
+                raise typer.BadParameter(f"{said!r} is no size here, expected {expected}", param_hint="--shape")
+            found[name] = _whole(text, f"{said}={text}")
         missing = [name for name, default in self.sizes.items() if default is None and name not in found]
         if missing:
             raise typer.BadParameter(f"{', '.join(missing)} missing, expected {expected}", param_hint="--shape")

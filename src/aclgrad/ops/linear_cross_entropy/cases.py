@@ -44,9 +44,10 @@ def _head(
 
 
 SIZED = {
-    "linear_cross_entropy_backward": _head,
-    "linear_online_max_sum": cases_forward._shard,
-    "cross_entropy_with_max_sum": cases_forward._whole,
+    "linear_cross_entropy_backward": lambda BT, H, V, *, softmax=False: _head(BT, H, V, softmax=softmax),
+    "linear_online_max_sum": lambda BT, H, V: cases_forward._shard(BT, H, V),
+    "cross_entropy_with_max_sum": lambda BT, V: cases_forward._whole(BT, V),
+    **cases_training.SIZED,
 }
 
 

@@ -232,6 +232,21 @@ def _in_place(args: Sequence[Any], outs: Sequence[Any]) -> int:  # noqa: ARG001 
     return bytes_moved(args, args[:1])
 
 
+def _of_sizes(make: Make) -> Make:
+    """With every option or none."""
+
+    def sized(BT: int, H: int, V: int, *, options: bool = False) -> Callable[[Data], Sequence[Any]]:
+        return make(BT, H, V, options=EVERY if options else PLAIN)
+
+    return sized
+
+
+SIZED = {
+    "loss_and_gradients": _of_sizes(_together),
+    "token_losses": _of_sizes(_losses),
+    "token_gradients": _of_sizes(_backward),
+}
+
 SUITES = {
     "loss_and_gradients": Suite(TOGETHER, (*_INVALID, *_TARGETS, *_WEIGHTS)),
     "token_losses": Suite(LOSSES, (*_INVALID, *_TARGETS)),

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
-from ...core.autograd import require_no_tangents
 from ...core.binding import require_strided
 from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
@@ -94,7 +93,6 @@ class LSTM(nn.RNNBase):
     def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
         """In autocast's dtype where it is on; layer by layer if there is dropout between them or some are frozen."""
         weights = self._weights()
-        require_no_tangents((x, *(hx or ()), *weights))
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
             for name, weight in zip(self._flat_weights_names[1:], weights[1:], strict=True):

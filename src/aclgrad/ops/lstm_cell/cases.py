@@ -54,7 +54,10 @@ def _saved(
     return make
 
 
-SIZED = {"lstm_cell": _products, "lstm_cell_backward": _saved}
+SIZED = {
+    "lstm_cell": lambda N, H, *, bias=True: _products(N, H, bias=bias),
+    "lstm_cell_backward": lambda N, H, *, bias=True: _saved(N, H, bias=bias),
+}
 
 
 def _document(data: Data) -> Sequence[Any]:

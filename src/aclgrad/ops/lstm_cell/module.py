@@ -8,8 +8,12 @@ from torch.nn.functional import linear
 
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_shape, require_states
+from .._shared.small import REFUSALS, is_exact, is_served
 
 __all__ = ["LSTMCell"]
+
+SMALL = 1 << 24
+"""Products of numbers, those with the weights, up to which torch's own cell is the faster one."""
 
 States = tuple[Tensor, Tensor]
 
@@ -28,6 +32,11 @@ class LSTMCell(nn.LSTMCell):
 
     def forward(self, input: Tensor, hx: States | None = None) -> States:
         """One step."""
+        if is_served(input) and 4 * self.hidden_size * input.numel() <= SMALL and is_exact(input):
+            try:
+                return super().forward(input, hx)
+            except REFUSALS:  # said better below
+                pass
         batched = not isinstance(input, Tensor) or input.dim() != 1
         require_shape("input", input, [None] * batched + [self.input_size], "[N, input_size] or [input_size]")
         states = (*input.shape[:-1], self.hidden_size)

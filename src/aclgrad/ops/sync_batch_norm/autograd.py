@@ -1,7 +1,8 @@
 """Batch normalisation in training as one differentiable function of its input, weight and bias.
 
 The statistics are functions of the input too; their share of the gradient is in the sums that the backward pass takes
-over the batch, so they enter `Normalised` as constants.
+over the batch, so they enter `Normalised` as constants. What is differentiated again, and in forward mode, is the
+textbook formula of the batch.
 """
 
 from __future__ import annotations
@@ -10,10 +11,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+
+from ...core.autograd import again, final
+from . import reference
+
+ONCE = "the gradient of a batch norm over several processes cannot be differentiated again; within one process it can"
 
 
 def normalised(*arguments: Any) -> Tensor:
-    """`Normalised` of these arguments, also where a transform of `torch.func` is active."""
+    """`Normalised` of these arguments, also in forward mode and where a transform of `torch.func` is active."""
+    if forward_ad._current_level >= 0 and arguments[-1] is None:
+        return _formula(*arguments)
     node = _Transformed if torch._C._are_functorch_transforms_active() else Normalised
     return node.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -29,23 +38,41 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Two sums over the batch, then one pass."""
+        """In the order of the arguments; can be differentiated."""
         (grad,) = gradients
-        x, weight, mean, invstd, counts = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
-        sum_dy, sum_dy_xmu, grad_weight, grad_bias = torch.ops.aclgrad.batch_norm_reduce_backward(
-            grad, x, mean, invstd, weight, wants_x, wants_weight, wants_bias
-        )
-        if x.numel() == 0:
-            grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
-        grad_x = None
-        if wants_x:
-            if ctx.reduce is not None:
-                sum_dy, sum_dy_xmu = ctx.reduce(sum_dy, sum_dy_xmu)
-            grad_x = torch.ops.aclgrad.batch_norm_elemt_backward(
-                grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts
-            )
-        return grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None, *[None] * 5
+        x, weight, mean, *_ = ctx.saved_tensors
+        with torch.no_grad():
+            found = _gradients(ctx, grad)
+        if ctx.reduce is not None:
+            return *final(ONCE, found, grad, x), *[None] * 5
+        bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
+        inputs = (x, weight, bias, *[None] * 3, ctx.eps, None)
+        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 5)))
+
+
+def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+    """Two sums over the batch, then one pass."""
+    x, weight, mean, invstd, counts = ctx.saved_tensors
+    wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+    sum_dy, sum_dy_xmu, grad_weight, grad_bias = torch.ops.aclgrad.batch_norm_reduce_backward(
+        grad, x, mean, invstd, weight, wants_x, wants_weight, wants_bias
+    )
+    if x.numel() == 0:
+        grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
+    grad_x = None
+    if wants_x:
+        if ctx.reduce is not None:
+            sum_dy, sum_dy_xmu = ctx.reduce(sum_dy, sum_dy_xmu)
+        grad_x = torch.ops.aclgrad.batch_norm_elemt_backward(grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
+    return [grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None]
+
+
+def _formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+    """The same in torch's own operations, from the batch alone."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    *_, eps, _ = rest
+    y, _, _ = reference.batch_norm(x.to(wide), None if weight is None else weight.to(wide), eps)
+    return (y if bias is None else y + reference.along_channels(bias.to(wide), x)).to(x.dtype)
 
 
 class _Transformed(Normalised):
@@ -63,7 +90,7 @@ class _Transformed(Normalised):
 
 
 def _keep(ctx: Any, arguments: tuple[Any, ...]) -> None:
-    x, weight, _, mean, invstd, counts, _, ctx.reduce = arguments
+    x, weight, _, mean, invstd, counts, ctx.eps, ctx.reduce = arguments
     ctx.save_for_backward(x, weight, mean, invstd, counts)
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
-from ...core.autograd import require_no_tangents
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .autograd import normalised
@@ -45,7 +44,6 @@ class SyncBatchNorm(nn.SyncBatchNorm):
             )
         if self.training:
             self.require_supported(self)
-        require_no_tangents((input, self.weight, self.bias))
         mean, invstd, counts = self._statistics(input)
         return normalised(input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce())
 

@@ -1,0 +1,99 @@
+"""Small calls of modules, which torch's own operations serve: as exact, as refusing, and differentiable as often."""
+
+import copy
+import random
+
+import pytest
+import torch
+
+import aclgrad.nn
+from aclgrad.core.errors import AclgradError
+from aclgrad.ops._shared import small
+from aclgrad.testing import assert_within_baseline
+
+
+@pytest.fixture(params=[True, False], ids=["small", "own kernels"])
+def served(request, monkeypatch):
+    monkeypatch.setattr(small, "enabled", request.param)
+    return request.param
+
+
+def value_and_gradients(module, x):
+    found = module(x.requires_grad_())
+    first = found[0] if isinstance(found, tuple) else found
+    return [first.detach(), *torch.autograd.grad((first * first).sum(), [x, *module.parameters()])]
+
+
+def drawn(seed):
+    """(module, input) of sizes drawn at random."""
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    n, features, units = (draw.randint(1, most) for most in (40, 70, 90))
+    x = torch.randn(n, features, generator=generator) * draw.choice([0.1, 1.0, 10.0])
+    if draw.random() < 0.3:
+        return aclgrad.nn.Hardsigmoid(), x
+    torch.manual_seed(seed)
+    return aclgrad.nn.LSTMCell(features, units, bias=draw.random() < 0.5), x
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_either_way_is_as_exact(seed, monkeypatch):
+    module, x = drawn(seed)
+    naive = None
+    for served in (True, False):
+        monkeypatch.setattr(small, "enabled", served)
+        found = value_and_gradients(module, x.clone())
+        naive = naive or found  # torch's own is the naive run
+        truth = value_and_gradients(copy.deepcopy(module).double(), x.double())
+        for result, true, plain in zip(found, truth, naive, strict=True):
+            assert_within_baseline(result, true, plain)
+
+
+def test_torch_serves_what_is_small_and_exact_alone(monkeypatch):
+    monkeypatch.setattr(small, "enabled", True)
+    cell, x = aclgrad.nn.LSTMCell(8, 9), torch.randn(4, 8)
+
+    def node(module, x):
+        found = module(x.requires_grad_())
+        return (found[0] if isinstance(found, tuple) else found).grad_fn.name()
+
+    assert node(aclgrad.nn.Hardsigmoid(), x) == "HardsigmoidBackward0"
+    assert node(aclgrad.nn.Hardsigmoid(), x.double().detach()) == "hardsigmoidBackward"
+    ours = node(cell, torch.randn(1 << 19, 8))
+    assert node(cell, x) != ours == node(copy.deepcopy(cell).bfloat16(), x.bfloat16().detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_hardsigmoid_in_every_dtype(dtype, served):
+    edges = torch.tensor([-3.0, 3.0, torch.inf, -torch.inf, torch.nan, -0.0, 1e-40])
+    x = torch.cat([torch.randn(1000) * 2, edges, edges.nextafter(torch.tensor(0.0))]).to(dtype)
+    line = (x.double() + 3).clamp(0, 6) / 6
+    upstream = torch.randn(len(x)).to(dtype)
+    slope = torch.where((x > -3) & (x < 3), upstream.double() / 6, 0.0)
+    value = aclgrad.nn.Hardsigmoid()(x.requires_grad_())
+    (grad,) = torch.autograd.grad(value, x, upstream)
+    for result, truth in ((value.detach(), line), (grad, slope)):
+        assert_within_baseline(result, truth, truth.to(dtype if dtype != torch.float64 else torch.float32))
+
+
+X = torch.randn(4, 8)
+CELL = aclgrad.nn.LSTMCell(8, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda: aclgrad.nn.Hardsigmoid()(X.to(torch.complex64)), "complex64"),
+        (lambda: aclgrad.nn.Hardsigmoid()(X.to_sparse()), "sparse"),
+        (lambda: CELL(torch.randn(4, 7)), "7"),
+        (lambda: CELL(X, torch.randn(4, 3)), "Tensor"),
+        (lambda: CELL(X.double()), "float64"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_the_same_words(call, found, monkeypatch):
+    messages = []
+    for served in (True, False):
+        monkeypatch.setattr(small, "enabled", served)
+        with pytest.raises(AclgradError, match=found) as refused:
+            call()
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]
