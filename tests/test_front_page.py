@@ -106,13 +106,13 @@ def test_version_and_mistakes():
     assert "nonsense" in wrong.output
 
 
-def test_verify_judges_a_backend():
-    judged = runner.invoke(app, ["verify", "hardsigmoid_backward", "--backend", "reference"])
+def test_selftest_judges_a_backend():
+    judged = runner.invoke(app, ["selftest", "hardsigmoid_backward", "--backend", "reference"])
     assert judged.exit_code == 0, judged.output
     assert "WRONG" not in judged.output
 
 
-def test_verify_fails_for_a_wrong_kernel(monkeypatch):
+def test_selftest_fails_for_a_wrong_kernel(monkeypatch):
     from aclgrad.ops.hardsigmoid import reference, spec
 
     right = reference.hardsigmoid_backward
@@ -121,7 +121,7 @@ def test_verify_fails_for_a_wrong_kernel(monkeypatch):
         "aclgrad.core.backends.ReferenceLaunch.__call__",
         lambda self, args, outs, workspace: outs[0].copy_(right(*args) * 1.001),
     )
-    judged = runner.invoke(app, ["verify", "hardsigmoid_backward", "--backend", "reference"])
+    judged = runner.invoke(app, ["selftest", "hardsigmoid_backward", "--backend", "reference"])
     assert judged.exit_code == 1
     assert "WRONG" in judged.output
 

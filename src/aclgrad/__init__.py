@@ -5,11 +5,12 @@ aclgrad.aclnn                                   the documents' two-phase functio
 aclgrad.acl                                     the runtime under pyACL's names
 aclgrad.nn, torch.ops.aclgrad                   modules and ops for PyTorch, differentiable
 aclgrad.torch_npu                               the functions of torch_npu
-aclgrad.testing                                 the tolerance rule, named cases, poisoned memory
+aclgrad.testing                                 golden data, verdicts on precision, named cases, poisoned memory
 """
 
 from ._version import __version__ as __version__
 from .core.errors import AclgradError as AclgradError
+from .core.errors import BadDump as BadDump
 from .core.errors import DeviceMemoryError as DeviceMemoryError
 from .core.errors import InvalidArgument as InvalidArgument
 from .core.errors import NoBackend as NoBackend

@@ -96,6 +96,8 @@ class Program:
             return self.pointer()
         if name in ("size", "count", "dest_max", "max_count"):
             return self.size()
+        if name in ("width", "height", "dpitch", "spitch"):
+            return self.rng.randint(0, 64)  # rows that stay inside the program's own memory
         if name in ("stream", "event", "start", "end", "context", "tensor", "handle"):
             return self.handle()
         if name in ("viewDims", "stride", "storageDims", "shape"):

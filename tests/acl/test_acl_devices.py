@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from acl_helpers import H2D, PHASE_ONE, PHASE_TWO, create
 
 from aclgrad import acl
 from aclgrad.frontends.acl import devices, engine_cpu
@@ -22,7 +23,7 @@ def test_a_device_out_of_range(number):
 @pytest.mark.parametrize("wrong", ["0", 0.0, None, True, [0], 2**31, -(2**31) - 1])
 def test_a_device_that_is_no_int32(wrong):
     assert acl.rt.set_device(wrong) == 100000
-    assert "device_id" in acl.get_recent_err_msg()
+    assert "deviceId" in acl.get_recent_err_msg()
 
 
 def test_device_count_and_current_device():
@@ -75,6 +76,8 @@ def test_the_last_reset_destroys_the_streams(device):
     devices.stream_of(stream).submit(lambda: (done.wait(0.05), done.set()))
     assert acl.rt.reset_device(0) == 0
     assert done.is_set()
+    assert acl.rt.synchronize_stream(stream) == 107002
+    assert acl.rt.set_device(0) == 0
     assert acl.rt.synchronize_stream(stream) == 107017
     assert "destroyed" in acl.get_recent_err_msg()
 
@@ -118,9 +121,53 @@ def test_wrong_contexts(device):
         assert call(0xDEADBEEF) == call(stream) == 107017
 
 
-def test_a_stream_serves_threads_without_a_device(stream):
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(acl.rt.synchronize_stream, stream).result() == 0
+def test_a_thread_without_a_device_is_told_so(stream):
+    """As on a device: whatever gives work to a stream or waits for it needs a current context."""
+    size, host, event = 8, acl.rt.malloc_host(8)[0], acl.rt.create_event()[0]
+    block = acl.rt.malloc(size, 0)[0]
+    operands = [create((2,), data=block) for _ in range(2)] + [create((2,), data=acl.rt.malloc(size, 0)[0])]
+    executor = PHASE_ONE(*operands)[1]
+    calls = {
+        "aclrtSynchronizeStream": lambda: acl.rt.synchronize_stream(stream),
+        "aclrtSynchronizeStreamWithTimeout": lambda: acl.rt.synchronize_stream_with_timeout(stream, 1),
+        "aclrtStreamQuery": lambda: acl.rt.stream_query(stream)[1],
+        "aclrtMemcpy": lambda: acl.rt.memcpy(block, size, host, size, H2D),
+        "aclrtMemcpyAsync": lambda: acl.rt.memcpy_async(block, size, host, size, H2D, stream),
+        "aclrtMemset": lambda: acl.rt.memset(block, size, 0, size),
+        "aclrtMemsetAsync": lambda: acl.rt.memset_async(block, size, 0, size, stream),
+        "aclrtRecordEvent": lambda: acl.rt.record_event(event, stream),
+        "aclrtStreamWaitEvent": lambda: acl.rt.stream_wait_event(stream, event),
+        "aclnnHardsigmoidBackward": lambda: PHASE_TWO(0, 0, executor, stream),
+    }
+    for name, call in calls.items():
+        with ThreadPoolExecutor(1) as pool:
+            code, message = pool.submit(lambda call=call: (call(), acl.get_recent_err_msg())).result()
+        assert code == (361001 if name.startswith("aclnn") else 107002), name
+        assert message.startswith(f"{name}: this thread has no current device, expected aclrtSetDevice before (107002")
+        with ThreadPoolExecutor(1, initializer=acl.rt.set_device, initargs=(0,)) as pool:
+            assert pool.submit(call).result() == (161002 if name.startswith("aclnn") else 0), name
+
+
+def test_a_stream_takes_no_work_from_another_context(stream):
+    host, event, block = acl.rt.malloc_host(8)[0], acl.rt.create_event()[0], acl.rt.malloc(8, 0)[0]
+    operands = [create((2,), data=acl.rt.malloc(8, 0)[0]) for _ in range(3)]
+    other, _ = acl.rt.create_context(0)
+    calls = [
+        lambda: acl.rt.memcpy_async(block, 8, host, 8, H2D, stream),
+        lambda: acl.rt.memset_async(block, 8, 0, 8, stream),
+        lambda: acl.rt.record_event(event, stream),
+        lambda: acl.rt.stream_wait_event(stream, event),
+        lambda: acl.rt.reset_event(event, stream),
+    ]
+    for call in calls:
+        assert call() == 107003
+        assert "another context" in acl.get_recent_err_msg()
+    assert PHASE_TWO(0, 0, PHASE_ONE(*operands)[1], stream) == 361001
+    assert "107003 ACL_ERROR_RT_STREAM_CONTEXT" in acl.get_recent_err_msg()
+    assert acl.rt.synchronize_stream(stream) == 0
+    assert acl.rt.destroy_context(other) == 0
+    assert acl.rt.set_device(0) == 0
+    assert [call() for call in calls] == [0] * len(calls)
 
 
 def test_two_devices(monkeypatch):

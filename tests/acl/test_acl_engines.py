@@ -289,12 +289,12 @@ def test_memory_is_the_devices(cuda):
     assert acl.rt.malloc_host(1 << 20)[1] == 0
 
 
-def test_host_to_host_work_waits_its_turn(cuda):
+def test_pageable_memory_waits_for_the_stream_and_is_copied_at_once(cuda):
     stream, _ = acl.rt.create_stream()
-    a, b = acl.rt.malloc_host(8)[0], acl.rt.malloc_host(8)[0]
+    pointer, data = malloc(8), np.zeros(8, np.uint8)
     cuda.log.clear()
-    assert acl.rt.memcpy_async(b, 8, a, 8, 0, stream) == 0
-    assert cuda.log == [("enter", "stream0"), ("synchronize", "stream0")]
+    assert acl.rt.memcpy_async(pointer, 8, acl.util.numpy_to_ptr(data), 8, H2D, stream) == 0
+    assert cuda.log[:2] == [("synchronize", "stream0"), ("enter", "default")], cuda.log
 
 
 def test_a_checked_run_sees_races_there_too(cuda, strict):

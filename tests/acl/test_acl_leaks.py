@@ -19,6 +19,7 @@ LEAKS = {
     Kind.SCALAR_LEAKED: lambda: meta.aclCreateScalar(1, 3),
     Kind.ARRAY_LEAKED: lambda: meta.aclCreateBoolArray([True], 1),
     Kind.LIST_LEAKED: lambda: meta.aclCreateTensorList([create()], 1),
+    Kind.BUFFER_LEAKED: lambda: acl.create_data_buffer(0, 0),
     Kind.STREAM_LEAKED: lambda: acl.rt.create_stream(),
     Kind.EVENT_LEAKED: lambda: acl.rt.create_event(),
     Kind.CONTEXT_LEAKED: lambda: acl.rt.create_context(0),

@@ -102,14 +102,27 @@ def test_host_to_buf_to_device_is_host_to_device(device):
     assert download(pointer, 10) == data.tobytes()
 
 
-def test_direction_must_fit_the_memory(device):
+def test_the_addresses_decide_and_not_the_kind(device):
     a, b, array = malloc(8), malloc(8), np.zeros(16, np.uint8)
     h = acl.util.numpy_to_ptr(array)
-    wrong = [(h, a, H2D), (h, h + 8, H2D), (a, b, H2D), (a, h, D2H), (h, h + 8, D2H), (a, b, D2H)]
-    wrong += [(a, h, D2D), (h, a, D2D), (a, b, H2H), (h, a, H2H), (a, h, H2H), (a, b, 5)]
-    for dst, src, kind in wrong:
-        assert acl.rt.memcpy(dst, 8, src, 8, kind) == 107016, (dst, src, kind)
-        assert "expected" in acl.get_recent_err_msg()
+    odd = [(h, a, H2D), (h, h + 8, H2D), (a, b, H2D), (a, h, D2H), (h, h + 8, D2H), (a, b, D2H)]
+    odd += [(a, h, D2D), (h, a, D2D), (a, b, H2H), (h, a, H2H), (a, h, H2H), (a, b, 5)]
+    for dst, src, kind in odd:
+        for filled, value in ((src, 7), (dst, 0)):
+            ctypes.memset(filled, value, 8)
+        assert acl.rt.memcpy(dst, 8, src, 8, kind) == 0, (dst, src, kind)
+        assert ctypes.string_at(dst, 8) == b"\7" * 8
+
+
+@pytest.mark.parametrize("size", [64, 1 << 20], ids=["kept", "given back"])
+def test_freed_device_memory_is_not_taken_for_the_programs_own(device, size):
+    pointer, host = malloc(size), acl.rt.malloc_host(64)[0]
+    assert acl.rt.free(pointer) == 0
+    for dst, src, kind in ((pointer, host, H2D), (host, pointer, D2H)):
+        assert acl.rt.memcpy(dst, 64, src, 64, kind) == 107016
+        assert "in a freed block" in acl.get_recent_err_msg()
+    assert acl.rt.free(pointer) == 207002
+    assert "a freed block" in acl.get_recent_err_msg()
 
 
 def test_memcpy_table(device):
@@ -122,7 +135,7 @@ def test_memcpy_table(device):
         assert acl.rt.memcpy(a, 8, h, 8, kind) == 100000
         assert "kind" in acl.get_recent_err_msg()
     assert acl.rt.memcpy(a, 7, h, 8, H2D) == 107000
-    assert "dest_max" in acl.get_recent_err_msg()
+    assert "destMax" in acl.get_recent_err_msg()
     assert acl.rt.memcpy(a, 8, a, 8, D2D) == 0
     assert acl.rt.memcpy(a, 8, b, 8, D2D) == 0
 
@@ -190,7 +203,10 @@ def test_wild_host_pointers_get_a_code(device, wild):
     for dst, src, kind in ((pointer, wild, H2D), (wild, pointer, D2H), (wild, host, H2H), (host, wild, H2H)):
         assert acl.rt.memcpy(dst, 64, src, 64, kind) == 107000
         assert "not mapped" in acl.get_recent_err_msg()
-        assert acl.rt.memcpy_async(dst, 64, src, 64, kind, 0) == 107000
+        assert acl.rt.memcpy_async(dst, 64, src, 64, kind, 0) == (207000 if kind == H2H else 107000)
+    for dst, src, kind in ((pointer, wild, D2D), (wild, host, H2D)):
+        assert acl.rt.memcpy(dst, 64, src, 64, kind) == acl.rt.memcpy_async(dst, 64, src, 64, kind, 0) == 107016
+        assert "expected device memory" in acl.get_recent_err_msg()
     assert acl.util.ptr_to_bytes(wild, 64) is None
     assert acl.util.ptr_to_numpy(wild, (64,), np.uint8) is None
 
@@ -255,3 +271,19 @@ def test_numpy_integers_are_integers(device):
     assert ret == 0
     assert acl.rt.memset(np.uint64(pointer), np.int64(16), np.int8(1), np.uint16(16)) == 0
     assert download(pointer, 16) == b"\x01" * 16
+
+
+def test_rows_stay_inside_their_blocks(device):
+    host, far = acl.rt.malloc_host(64)[0], malloc(4096)
+    array = np.arange(64, dtype=np.uint8)
+    data = acl.util.numpy_to_ptr(array)
+    assert acl.rt.memcpy_2d(far, 16, data, 8, 8, 8, H2D) == 0
+    assert download(far, 24)[16:] == bytes(range(8, 16))
+    assert acl.rt.memcpy_2d(host, 16, far, 16, 8, 5, D2H) == 107000  # the last row begins at the end of its block
+    assert "only 64 bytes left" in acl.get_recent_err_msg()
+    assert acl.rt.memcpy_2d(host, 2**40, far, 2**40, 8, 2**40, D2H) == 107000
+    assert acl.rt.memcpy_2d(data, 2**40, data + 8, 2**40, 8, 2**20, H2H) == 107000
+    assert acl.rt.memcpy_2d(host, 16, far, 16, 0, 2**40, D2H) == 0
+    assert acl.rt.memcpy_2d(host, 8, far, 16, 16, 1, D2H) == 100000
+    assert acl.rt.memcpy(host, 64, far + (1 << 40), 64, D2H) == 107016
+    assert "past the end of one" in acl.get_recent_err_msg()

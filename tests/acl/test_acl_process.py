@@ -63,7 +63,7 @@ def test_a_message_is_given_once_and_only_the_newest():
     acl.rt.free(0)
     message = acl.get_recent_err_msg()
     assert "aclrtFree" in message
-    assert "dev_ptr is null" in message
+    assert "devPtr is null" in message
     assert "100000" in message
     assert acl.get_recent_err_msg() is None
 

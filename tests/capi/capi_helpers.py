@@ -94,8 +94,8 @@ class CDoor:
 
 
 def _ctype(c_type):
-    if c_type == "const char *":
-        return ctypes.c_char_p
+    if c_type in ("const char *", "void"):
+        return ctypes.c_char_p if c_type != "void" else None
     return ctypes.c_void_p if c_type.endswith("*") else ctypes.c_bool if c_type == "bool" else VALUE_TYPES[c_type]
 
 

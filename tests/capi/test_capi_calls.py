@@ -308,7 +308,7 @@ def test_a_message_is_given_once_and_stays_valid_until_the_next_is_asked_for(c):
     for _ in range(50):
         c.aclrtSetDevice(9)
     gc.collect()
-    assert ctypes.string_at(address).startswith(b"aclrtSetDevice: device_id is 9")
+    assert ctypes.string_at(address).startswith(b"aclrtSetDevice: deviceId is 9")
     assert ask() != 0 and ask() == 0
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from capi_helpers import PROGRAMS, environment, run
 
-from aclgrad.frontends.capi.places import place_of
+from aclgrad.frontends.capi.places import CPlace, _function
 
 SOURCE = (PROGRAMS / "leaky.c").read_text().splitlines()
 
@@ -35,6 +35,20 @@ def test_findings_have_the_place_of_the_call(compiler, debugging, tmp_path):
             assert re.fullmatch(rf"{source.stem}\+0x[0-9a-f]+", found)
 
 
-def test_an_address_of_nothing_has_no_place():
-    assert place_of(0) is None
-    assert place_of(0xDEADBEEF000) is None
+def test_an_address_of_nothing_is_told_as_it_is():
+    assert str(CPlace((0xDEADBEEF000,))) == "0xdeadbeef000"
+    assert str(CPlace((0, 0xDEADBEEF000))) == "0x0"
+
+
+def test_functions_lose_their_parameters_and_lambdas_none():
+    for signature, name in (
+        ("main", "main"),
+        ("upload(std::vector<float> const&, void (*)(int))", "upload"),
+        ("(anonymous namespace)::Guard::~Guard()", "Guard::~Guard"),
+        (
+            "main::{lambda(int, char const*)#1}::operator()(int, char const*) const",
+            "main::{lambda(int, char const*)#1}::operator()",
+        ),
+        ("??", ""),
+    ):
+        assert _function(signature) == name

@@ -95,7 +95,8 @@ def test_a_python_without_packages_is_refused_with_a_message(probe, tmp_path):
     (bare / "lib" / f"python3.{sys.version_info.minor}" / "site-packages").mkdir(parents=True)
     done = run([probe], env=environment(ACLGRAD_PYTHON=str(bare / "bin" / "python3")))
     assert done.returncode == REFUSED
-    assert "aclInit: 500000 the Python side of aclgrad cannot be loaded (ModuleNotFoundError" in done.stdout
+    assert f"aclInit: 500000 {bare}/bin/python3 is a Python without torch; set ACLGRAD_PYTHON to one" in done.stdout
+    assert "Traceback" not in done.stderr
     assert done.stderr.count("aclgrad: ") == 1
 
 
@@ -112,14 +113,37 @@ def test_a_python_without_its_library_is_refused_and_does_not_end_the_program(pr
     found = sys.version_info < (3, 11)  # the library that Python was built with; torch is not there
     reason = "the Python side of aclgrad cannot be loaded" if found else "Python cannot start with"
     assert done.returncode == REFUSED
-    assert f"aclInit: 500000 {reason}" in done.stdout
+    assert f"aclInit: 500000 {reason}" in done.stdout or "is not a Python" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 7", "is not a Python"),
+        ("echo hello", "is not a Python"),
+        ("printf '3.2 1'", "is Python 3.2, and the library was built for {}"),
+        ("printf '{} 0'", "is a Python without torch"),
+    ],
+)
+def test_what_is_wrong_with_a_chosen_python_is_told(probe, tmp_path, script, told):
+    series = f"{sys.version_info.major}.{sys.version_info.minor}"
+    chosen = tmp_path / "chosen"
+    chosen.write_text(f"#!/bin/sh\n{script.format(series)}\n")
+    chosen.chmod(0o755)
+    done = run([probe], env=environment(ACLGRAD_PYTHON=str(chosen)))
+    assert done.returncode == REFUSED
+    assert f"aclInit: 500000 {chosen} {told.format(series)}" in done.stdout
+    assert "Traceback" not in done.stderr
+    chosen.chmod(0o644)
+    assert "cannot be run (Permission denied)" in run([probe], env=environment(ACLGRAD_PYTHON=str(chosen))).stdout
 
 
 @pytest.mark.parametrize("path", ["/nowhere/python", "/etc/passwd", ""])
 def test_a_python_that_is_not_there_is_refused_with_a_message(probe, path):
     done = run([probe], env=environment(ACLGRAD_PYTHON=path))
     if path:
-        assert done.returncode == REFUSED and f"there is no Python at {path}" in done.stdout
+        told = f"{path} cannot be run" if Path(path).exists() else f"there is no Python at {path}"
+        assert done.returncode == REFUSED and told in done.stdout
     else:
         assert done.returncode == 0
 

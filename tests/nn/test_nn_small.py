@@ -18,68 +18,48 @@ def served(request, monkeypatch):
     return request.param
 
 
-def loss_and_gradients(module, inputs, **given):
-    wanted = [x.requires_grad_() for x in inputs if x.is_floating_point()]
-    found = module(*inputs, **given)
+def value_and_gradients(module, x):
+    found = module(x.requires_grad_())
     first = found[0] if isinstance(found, tuple) else found
-    grads = torch.autograd.grad((first * first).sum(), [*wanted, *module.parameters()])
-    return [first.detach(), *grads]
+    return [first.detach(), *torch.autograd.grad((first * first).sum(), [x, *module.parameters()])]
 
 
 def drawn(seed):
-    """(module, inputs) of sizes drawn at random."""
+    """(module, input) of sizes drawn at random."""
     draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    n, h, v = (draw.randint(1, most) for most in (40, 70, 90))
-    x = torch.randn(n, h, generator=generator) * draw.choice([0.1, 1.0, 10.0])
-    kind = draw.choice(["Hardsigmoid", "LSTMCell", "head"])
-    if kind == "Hardsigmoid":
-        return aclgrad.nn.Hardsigmoid(), [x]
+    n, features, units = (draw.randint(1, most) for most in (40, 70, 90))
+    x = torch.randn(n, features, generator=generator) * draw.choice([0.1, 1.0, 10.0])
+    if draw.random() < 0.3:
+        return aclgrad.nn.Hardsigmoid(), x
     torch.manual_seed(seed)
-    if kind == "LSTMCell":
-        return aclgrad.nn.LSTMCell(h, v, bias=draw.random() < 0.5), [x]
-    target = torch.randint(v, (n,), generator=generator)
-    target[draw.randrange(n)] = -100
-    target[0] = 0
-    weight = torch.rand(v, generator=generator) if draw.random() < 0.5 else None
-    return aclgrad.nn.LinearCrossEntropyLoss(
-        h, v, bias=draw.random() < 0.5, weight=weight, reduction=draw.choice(["mean", "sum", "none"]),
-        label_smoothing=draw.choice([0.0, 0.1]),
-    ), [x, target]  # fmt: skip
+    return aclgrad.nn.LSTMCell(features, units, bias=draw.random() < 0.5), x
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_either_way_is_as_exact(seed, monkeypatch):
-    """Confident heads are among them, where torch itself would not be."""
-    module, inputs = drawn(seed)
-    wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    module, x = drawn(seed)
     naive = None
     for served in (True, False):
         monkeypatch.setattr(small, "enabled", served)
-        found = loss_and_gradients(module, [x.clone() for x in inputs])
+        found = value_and_gradients(module, x.clone())
         naive = naive or found  # torch's own is the naive run
-        truth = loss_and_gradients(copy.deepcopy(module).double(), [x.clone() for x in wide])
+        truth = value_and_gradients(copy.deepcopy(module).double(), x.double())
         for result, true, plain in zip(found, truth, naive, strict=True):
             assert_within_baseline(result, true, plain)
 
 
-def test_torch_serves_what_is_small_alone(monkeypatch):
+def test_torch_serves_what_is_small_and_exact_alone(monkeypatch):
     monkeypatch.setattr(small, "enabled", True)
-    head = aclgrad.nn.LinearCrossEntropyLoss(8, 9)
-    x, target = torch.randn(4, 8), torch.randint(9, (4,))
+    cell, x = aclgrad.nn.LSTMCell(8, 9), torch.randn(4, 8)
 
-    def graph(loss):
-        return loss.grad_fn.name()
+    def node(module, x):
+        found = module(x.requires_grad_())
+        return (found[0] if isinstance(found, tuple) else found).grad_fn.name()
 
-    assert "NllLoss" in graph(head(x, target))
-    for other in (
-        lambda: head.bfloat16()(x.bfloat16(), target),
-        lambda: head.float()(x, target.int()),
-        lambda: head(x, target, normalizer=3.0),
-        lambda: head(torch.randn(1 << 18, 8), torch.randint(9, (1 << 18,))),
-    ):
-        assert "NllLoss" not in graph(other())
-    assert "Hardsigmoid" in graph(aclgrad.nn.Hardsigmoid()(x.requires_grad_()))
-    assert "aclgrad" not in str(torch.fx.experimental.proxy_tensor.make_fx(lambda x: x)(x).code)
+    assert node(aclgrad.nn.Hardsigmoid(), x) == "HardsigmoidBackward0"
+    assert node(aclgrad.nn.Hardsigmoid(), x.double().detach()) == "hardsigmoidBackward"
+    ours = node(cell, torch.randn(1 << 19, 8))
+    assert node(cell, x) != ours == node(copy.deepcopy(cell).bfloat16(), x.bfloat16().detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
@@ -95,8 +75,7 @@ def test_hardsigmoid_in_every_dtype(dtype, served):
         assert_within_baseline(result, truth, truth.to(dtype if dtype != torch.float64 else torch.float32))
 
 
-head = aclgrad.nn.linear_cross_entropy
-X, W, T = torch.randn(4, 8), torch.randn(9, 8), torch.randint(9, (4,))
+X = torch.randn(4, 8)
 CELL = aclgrad.nn.LSTMCell(8, 3)
 
 
@@ -108,18 +87,6 @@ CELL = aclgrad.nn.LSTMCell(8, 3)
         (lambda: CELL(torch.randn(4, 7)), "7"),
         (lambda: CELL(X, torch.randn(4, 3)), "Tensor"),
         (lambda: CELL(X.double()), "float64"),
-        (lambda: head(X, W, T + 9), "expected 0 to 8"),
-        (lambda: head(X, W, T - 20), "-"),
-        (lambda: head(X, W, T[:3]), "3"),
-        (lambda: head(X.view(2, 2, 8), W, T), "4"),
-        (lambda: head(X, W[0], T), "8"),
-        (lambda: head(X, W.double(), T), "float32"),
-        (lambda: head(X, W, T, reduction="all"), "all"),
-        (lambda: head(X, W, T, label_smoothing=2.0), "2.0"),
-        (lambda: head(X, W, T, label_smoothing=True), "bool"),
-        (lambda: head(X, W, T, ignore_index=True), "True"),
-        (lambda: head(X, W, T, weight=torch.ones(8)), "8"),
-        (lambda: head(X, W, T, weight=torch.ones(9, requires_grad=True)), "requires a gradient"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_the_same_words(call, found, monkeypatch):
@@ -130,13 +97,3 @@ def test_what_does_not_fit_is_refused_in_the_same_words(call, found, monkeypatch
             call()
         messages.append(str(refused.value))
     assert messages[0] == messages[1]
-
-
-def test_every_reduction_and_shape(served):
-    x, target = torch.randn(2, 3, 8), torch.randint(9, (2, 3))
-    target[1, 1] = 4
-    for reduction in ("none", "mean", "sum"):
-        found = head(x, W, target, reduction=reduction, ignore_index=4, weight=torch.rand(9))
-        assert found.shape == (target.shape if reduction == "none" else ())
-    assert torch.equal(head(x, W, target, reduction="none", ignore_index=4) == 0, target == 4)
-    assert head(x[:0], W, target[:0]).isnan()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from types import ModuleType
 
+from .errors import InvalidArgument
 from .plan import Operator
 from .spec import OpSpec
 
@@ -47,3 +49,23 @@ def part(family: str, name: str) -> ModuleType | None:
 def lookup(name: str) -> Operator:
     """The operator of this name."""
     return _OPERATORS[name]
+
+
+def find(name: str, among: Iterable[Operator] | None = None) -> Operator:
+    """The operator of a name that a person wrote: in Python or in C, of either phase, in upper or lower case."""
+    candidates = list(operators() if among is None else among)
+    known = {written.lower(): operator for operator in candidates for written in _names(operator)}
+    operator = known.get(name.lower())
+    if operator is not None:
+        return operator
+    near = get_close_matches(name.lower(), known, n=1)
+    if near:
+        meant = next(written for written in _names(known[near[0]]) if written.lower() == near[0])
+        raise InvalidArgument(f"{name!r} is no operator, did you mean {meant}?", "operator")
+    expected = ", ".join(operator.spec.name for operator in candidates)
+    raise InvalidArgument(f"{name!r} is no operator, expected one of {expected}", "operator")
+
+
+def _names(operator: Operator) -> tuple[str, ...]:
+    spec = operator.spec
+    return (spec.name, spec.aclnn, f"{spec.aclnn}GetWorkspaceSize") if spec.aclnn else (spec.name,)

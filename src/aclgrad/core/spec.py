@@ -157,7 +157,8 @@ class OpSpec:
     the fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the
     outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata
     cannot tell, `value_rule` finds in the arguments' values; only a CPU's are looked at, since nobody waits for a
-    device.
+    device. What is legal and probably not meant, `remark` puts into words for the aclnn door. `unread`
+    names the tensors that are given and whose elements nobody looks at.
     """
 
     name: str
@@ -168,6 +169,8 @@ class OpSpec:
     dims: Callable[[Call], Any] = lambda call: None
     pointwise: bool = False
     value_rule: Callable[[Sequence[Any]], None] | None = None
+    remark: Callable[[Call], str | None] = lambda call: None
+    unread: Callable[[Call], Sequence[str]] = lambda call: ()
     reference_options: Callable[[Call], dict[str, Any]] = lambda call: {}
     package: str = ""
     summary: str = ""

@@ -12,6 +12,7 @@ input keeps that promise as far as an elementwise loop can tell, as long as it r
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import Any
 
 import torch
@@ -151,6 +152,31 @@ def pointer_at(typing: Any, address: Any, like: Any) -> Any:
         return builder.inttoptr(context.cast(builder, args[0], address, types.int64), ADDRESS)
 
     return pointer(address, like), emit
+
+
+@cache
+def pointer_to(dtype: torch.dtype) -> Any:
+    """`pointer(address)`: an integer as a pointer to elements of a dtype, of unknown origin."""
+    pointer = Pointer(dtype)
+
+    @intrinsic
+    def at(typing: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            return builder.inttoptr(context.cast(builder, args[0], address, types.int64), ADDRESS)
+
+        return pointer(address), emit
+
+    return at
+
+
+@intrinsic
+def address_of(typing: Any, pointer: Any) -> Any:
+    """A pointer as an integer."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.ptrtoint(args[0], I64)
+
+    return types.int64(pointer), emit
 
 
 @intrinsic

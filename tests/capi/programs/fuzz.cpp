@@ -72,7 +72,14 @@ public:
     }
 
     void fact(const char *text) { seen_ += text ? std::strlen(text) : 0; }
+    void fact(const void *) {}
     void fact(double) {}
+
+    using Function = void (*)(void *);
+    Function callback()
+    {
+        return once_in(3) ? reinterpret_cast<Function>(once_in(3) ? nullptr : nowhere()) : [](void *) {};
+    }
 
     // Whether a call of which everything is right was refused; with other threads about, nothing is right for sure.
     void outcome(const char *function, int code, bool right)
@@ -120,6 +127,43 @@ public:
         const auto direction = static_cast<aclrtMemcpyKind>(kind);
         acl_code(function, asynchronous ? aclrtMemcpyAsync(dst, room, src, amount, direction, handle("aclrtStream"))
                                         : aclrtMemcpy(dst, room, src, amount, direction));
+    }
+
+    void copy_rows(bool asynchronous)
+    {
+        const char *function = asynchronous ? "aclrtMemcpy2dAsync" : "aclrtMemcpy2d";
+        begin(function);
+        const bool to_device = once_in(2);
+        void *dst = to_device ? address() : host_side(), *src = to_device ? host_side() : address();
+        const uint64_t width = size(), height = size();
+        const uint64_t dpitch = once_in(3) ? size() : width, spitch = once_in(3) ? size() : width;
+        const auto kind = to_device ? ACL_MEMCPY_HOST_TO_DEVICE : ACL_MEMCPY_DEVICE_TO_HOST;
+        acl_code(function, asynchronous ? aclrtMemcpy2dAsync(dst, dpitch, src, spitch, width, height, kind,
+                                                             handle("aclrtStream"))
+                                        : aclrtMemcpy2d(dst, dpitch, src, spitch, width, height, kind));
+    }
+
+    // A stream of this thread's own: whoever waits for a callback of another thread may wait for ever.
+    void reports()
+    {
+        const auto self = static_cast<uint64_t>(pthread_self());
+        const auto kind = static_cast<aclrtCallbackBlockType>(enumerator({ACL_CALLBACK_NO_BLOCK, ACL_CALLBACK_BLOCK}));
+        aclrtStream stream = nullptr;
+        if (aclrtCreateStream(&stream)) {
+            stream = nullptr;
+        }
+        begin("aclrtSubscribeReport");
+        const bool subscribed = acl_code("aclrtSubscribeReport", aclrtSubscribeReport(self, stream)) == 0;
+        begin("aclrtLaunchCallback");
+        const bool launched =
+            acl_code("aclrtLaunchCallback", aclrtLaunchCallback(callback(), nullptr, kind, stream)) == 0;
+        begin("aclrtProcessReport");
+        const int code = acl_code("aclrtProcessReport", aclrtProcessReport(launched ? 60000 : 1));
+        outcome("aclrtProcessReport", code, subscribed && launched);
+        begin("aclrtUnSubscribeReport");
+        acl_code("aclrtUnSubscribeReport", aclrtUnSubscribeReport(self, stream));
+        aclrtDestroyStream(stream);
+        aclGetRecentErrMsg();
     }
 
     void scene();
@@ -201,8 +245,11 @@ void run(uint64_t seed, long steps, bool alone)
     for (const Caller &caller : CALLERS) {  // each at least once
         caller.call(fuzzer);
     }
-    fuzzer.copy(false);
-    fuzzer.copy(true);
+    for (bool asynchronous : {false, true}) {
+        fuzzer.copy(asynchronous);
+        fuzzer.copy_rows(asynchronous);
+    }
+    fuzzer.reports();
     for (long step = 0; step < steps; step++) {
         if (fuzzer.once_in(25)) {  // back to a state in which something can succeed
             aclInit(nullptr);
@@ -212,7 +259,9 @@ void run(uint64_t seed, long steps, bool alone)
         if (fuzzer.once_in(20)) {
             fuzzer.scene();
         } else if (fuzzer.once_in(12)) {
-            fuzzer.copy(fuzzer.flag());
+            fuzzer.once_in(3) ? fuzzer.copy_rows(fuzzer.flag()) : fuzzer.copy(fuzzer.flag());
+        } else if (fuzzer.once_in(20)) {
+            fuzzer.reports();
         } else {
             const Caller &caller = CALLERS[fuzzer.below(std::size(CALLERS))];
             if (!caller.drastic || fuzzer.once_in(10)) {

@@ -15,13 +15,13 @@
     meta                aclCreateTensor and its kin, under their C names
 
 Every function takes and returns plain numbers (and sequences of them), returns a code for a wrong call, and leaves a
-message that names the function, the argument, what was found and what was expected.
+message that names the function, the argument, what was found and what was expected. With too few or too many arguments
+a runtime function raises TypeError, as pyACL does.
 
 Codes of wrong calls
 
-    100000  an argument is null, of the wrong Python type, or not a number the function knows (also: too few or too many
-            arguments, a size of 0 for malloc, a timeout of 0, the primary context for destroy_context, an
-            environment variable that means nothing)
+    100000  an argument is null, of the wrong Python type, or not a number the function knows (also: a size of 0 for
+            malloc, a timeout of 0, the primary context for destroy_context, an environment variable that means nothing)
     100002  init once more                              100003  a configuration that cannot be read
     100005  a configuration beyond 10 MiB               100006  a configuration that is no JSON
     100037  finalize without init                       107000  count > dest_max; a write past the end of a block;

@@ -22,6 +22,8 @@ from . import engines, findings
 from .boundary import AclRuntimeError
 from .engine_cpu import physical_memory
 from .enums import AclError
+from .places import Place
+from .written import Written
 
 GRANULE = 32
 KEPT_BLOCK_BYTES = 1 << 16
@@ -37,16 +39,21 @@ class Borrower(Protocol):
 
 
 class Block:
-    """One allocation: `size` bytes at `address`, inside the somewhat larger `storage`."""
+    """One allocation: `size` bytes at `address`, as the program has it.
 
-    __slots__ = ("_typed", "address", "alive", "borrowers", "end", "size", "storage")
+    They lie in the somewhat larger `storage`, `shift` bytes further up.
+    """
 
-    def __init__(self, size: int, storage: torch.Tensor) -> None:
+    __slots__ = ("_typed", "address", "alive", "borrowers", "end", "shift", "size", "storage", "written")
+
+    def __init__(self, size: int, address: int, storage: torch.Tensor) -> None:
         self.size = size
         self.alive = True
         self.storage = storage
-        self.address = self.storage.data_ptr()
-        self.end = self.address + size
+        self.address = address
+        self.end = address + size
+        self.shift = storage.data_ptr() - address
+        self.written = Written()  # kept up in a checked run only
         self.borrowers: set[weakref.ref[Borrower]] = set()
         self._typed: dict[torch.dtype, torch.Tensor] = {torch.uint8: self.storage}
 
@@ -78,13 +85,14 @@ class Block:
 class Heap:
     """The live blocks of one kind of memory, `what`.
 
-    `obtain(nbytes, device)` gets more of it; `available(device, used)` says how much there is beside what is in use.
+    `obtain(nbytes, device)` gets more of it, as an address and a tensor; `available(device, used)` says how much there
+    is beside what is in use.
     """
 
     def __init__(
         self,
         what: str,
-        obtain: Callable[[int, int], torch.Tensor],
+        obtain: Callable[[int, int], tuple[int, torch.Tensor]],
         available: Callable[[int, int], int],
         leak: findings.Kind,
     ) -> None:
@@ -94,7 +102,7 @@ class Heap:
         self._obtain = obtain
         self._available = available
         self._leak = leak
-        self._origins: dict[int, object] = {}
+        self._origins: dict[int, Place | None] = {}
         self._blocks: dict[int, Block] = {}
         self._addresses: list[int] = []
         self._kept: deque[Block] = deque()
@@ -109,7 +117,7 @@ class Heap:
                 raise self._exhausted(size, left)
             try:
                 with torch.inference_mode(False):  # the memory outlives the mode it was asked for in
-                    block = Block(size, self._obtain(-(-size // GRANULE) * GRANULE + GRANULE, device))
+                    block = Block(size, *self._obtain(-(-size // GRANULE) * GRANULE + GRANULE, device))
             except (RuntimeError, MemoryError):
                 raise self._exhausted(size, left) from None
             self.used += size
@@ -173,7 +181,9 @@ class Heap:
             if block is None:
                 if address == 0:
                     raise NullArgument("the data address is null, expected device memory")
-                raise DeviceMemoryError(f"address {address:#x} is in no live {self.what} block")
+                freed = self.find(address) is not None or engines.current.owns(address)
+                found = f"in a freed {self.what} block" if freed else f"in no {self.what} block"
+                raise DeviceMemoryError(f"address {address:#x} is {found}, expected a live one")
             view = block.view(address, shape, strides, offset, dtype)
             if borrower is not None:
                 block.lend(borrower)
@@ -211,27 +221,28 @@ class Heap:
     def _not_a_start(self, address: int) -> str:
         inside = self.find(address)
         if inside is None:
-            found = "in no block"
+            found = "in a freed block" if engines.current.owns(address) else "in no block"
         else:
             found = f"{address - inside.address} bytes inside a {'live' if inside.alive else 'freed'} block"
         return f"address {address:#x} is {found}, expected the start of a live {self.what} block"
 
 
-def _device_memory(nbytes: int, device: int) -> torch.Tensor:
-    return torch.empty(nbytes, dtype=torch.uint8, device=engines.current.torch_device(device))
+def _host_memory(nbytes: int, _: int) -> tuple[int, torch.Tensor]:
+    memory = engines.current.host_memory(nbytes)
+    return memory.data_ptr(), memory
 
 
 _host_capacity = physical_memory()
 
 DEVICE = Heap(
     "device",
-    _device_memory,
+    lambda nbytes, device: engines.current.device_memory(nbytes, device),
     lambda device, used: engines.current.free_memory(device, used),
     findings.Kind.DEVICE_MEMORY_LEAKED,
 )
 HOST = Heap(
     "host",
-    lambda nbytes, _: engines.current.host_memory(nbytes),
+    _host_memory,
     lambda _, used: _host_capacity - used,
     findings.Kind.HOST_MEMORY_LEAKED,
 )

@@ -7,12 +7,15 @@ At the boundary it becomes a return code, and a message that the same thread can
     AclRuntimeError                     its own code        361001
     NullArgument                        100000              161001
     InvalidArgument, WrongType          100000              161002
-    too few or too many arguments       100000              161002
+    too few or too many arguments       raises TypeError    161002
     DeviceMemoryError                   107000              361001
     MemoryError                         200000              561000
     anything else (a fault of ours)     500000              its status, or 561000
 
 A mistake that this runtime can live with goes through `tolerate`; ACLGRAD_STRICT=1 makes it a fault like the others.
+What is legal and probably not meant goes through `remark`, and never becomes a fault.
+
+Messages speak C, whatever door they come through: aclrtSetDevice and devPtr, as aclGetRecentErrMsg does on a device.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from . import findings
+from . import arena, findings
 from .enums import AclError, AclnnStatus
 
 P = ParamSpec("P")
@@ -54,13 +57,13 @@ class AclRuntimeError(AclgradError, RuntimeError):
 
     status = int(AclnnStatus.ACLNN_ERR_RUNTIME_ERROR)
 
-    def __init__(self, code: AclError, message: str) -> None:
+    def __init__(self, code: AclError | AclnnStatus, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
 class Mistake(AclRuntimeError):
-    """A mistake that would be tolerated, found by ACLGRAD_STRICT=1; its kind decides the code."""
+    """A mistake with a kind of its own, which decides the code. Tolerated ones are raised in a checked run only."""
 
     def __init__(self, kind: findings.Kind, message: str) -> None:
         code = kind.code
@@ -81,6 +84,15 @@ def tolerate(kind: findings.Kind, message: str) -> None:
         )
 
 
+def remark(kind: findings.Kind, message: str) -> None:
+    """Say what is legal and doubtful: once for each kind in the log, each time as a finding of a checked run."""
+    if findings.strict:
+        findings.note(kind, message)
+    elif kind not in _warned:
+        _warned.add(kind)
+        logger.warning("%s (said once)", message)
+
+
 def remember(message: str) -> None:
     """Keep `message` for the calling thread until it is fetched or a newer one replaces it."""
     _thread.message = message
@@ -93,7 +105,15 @@ def take_message() -> str | None:
     return message
 
 
-def runtime_code(error: BaseException) -> AclError:
+def take_code(*, keep: bool) -> int:
+    """The newest code of a refused runtime call of the calling thread, 0 if there is none."""
+    code: int = getattr(_thread, "code", 0)
+    if not keep:
+        _thread.code = 0
+    return code
+
+
+def runtime_code(error: BaseException) -> AclError | AclnnStatus:
     """The aclError of a fault."""
     if isinstance(error, AclRuntimeError):
         return error.code
@@ -141,8 +161,11 @@ def refusal(c_name: str, fault: BaseException, code_of: CodeOf) -> int:
     code = code_of(fault)
     if not isinstance(fault, AclgradError | MemoryError):
         logger.error("%s failed unexpectedly", c_name, exc_info=fault)
-    message = f"{c_name}: {_text(fault)} ({int(code)} {code.name})"
+    codes = [code] if not isinstance(fault, AclRuntimeError) or fault.code is code else [fault.code, code]
+    message = f"{c_name}: {_text(fault)} ({', '.join([f'{int(each)} {each.name}' for each in codes])})"
     remember(message)
+    if code_of is runtime_code:
+        _thread.code = int(code)
     if findings.strict and code not in _ANSWERS:
         findings.note(fault.kind if isinstance(fault, Mistake) else findings.Kind.FAILED_CALL, message)
     return int(code)
@@ -157,11 +180,18 @@ def _boundary(
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
+                if arena.opened:
+                    arena.close_pages()
                 if needs_init and not initialised:
                     tolerate(findings.Kind.NOT_INITIALISED, "the process is not initialised, expected aclInit before")
                 return function(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  # whatever it is, it becomes a code
-                fault = _mismatch(error, function, args, kwargs) if type(error) is TypeError else error
+                fault: BaseException = error
+                if type(error) is TypeError:
+                    misfit = _misfit(function, args, kwargs)
+                    if misfit is not None and code_of is runtime_code:
+                        raise TypeError(f"{c_name}: {misfit}") from None
+                    fault = InvalidArgument(misfit) if misfit is not None else error
                 answer: R = refused(refusal(c_name, fault, code_of))
                 return answer
 
@@ -171,16 +201,14 @@ def _boundary(
     return decorate
 
 
-def _mismatch(
-    error: TypeError, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Exception:
-    """What `error` is the caller's fault for: a call that does not fit the signature, if it does not."""
+def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """How a call does not fit the signature; None if it does."""
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as misfit:
-        return InvalidArgument(f"{misfit}, expected {', '.join(signature.parameters) or 'no arguments'}")
-    return error
+        return f"{misfit}, expected {', '.join(signature.parameters) or 'no arguments'}"
+    return None
 
 
 def _text(error: BaseException) -> str:

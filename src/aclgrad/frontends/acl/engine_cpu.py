@@ -13,14 +13,17 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from . import raw
+from . import arena, findings, raw
 from .boundary import AclRuntimeError, logger
 from .enums import AclError
 from .streams import Job, Mark, Stream
+
+if TYPE_CHECKING:
+    from .blocks import Block
 
 EXIT_GRACE_SECONDS = 5.0
 NANOSECONDS_PER_MILLISECOND = 1e6
@@ -43,6 +46,7 @@ class CpuEngine:
 
     def __init__(self) -> None:
         self._capacity = physical_memory()
+        self.renew()
 
     def torch_device(self, device: int) -> torch.device:  # noqa: ARG002  there is one
         """Where torch keeps the memory of a device."""
@@ -56,6 +60,21 @@ class CpuEngine:
         """Bytes of a device's memory that are free while `used` are handed out."""
         return self._capacity - used
 
+    def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:  # noqa: ARG002
+        """(address as the program has it, uninitialised memory); out of the program's reach in a checked run."""
+        if self._arena is None:
+            memory = self.host_memory(nbytes)
+            return memory.data_ptr(), memory
+        return self._arena.take(nbytes)
+
+    def can_reach(self, device: int, other: int) -> bool:  # noqa: ARG002
+        """True: all memory is the processor's."""
+        return True
+
+    def owns(self, address: int) -> bool:
+        """True for an address of the range that is device memory's alone."""
+        return self._arena is not None and address in self._arena
+
     def host_memory(self, nbytes: int) -> torch.Tensor:
         """Uninitialised memory for copies."""
         return torch.empty(nbytes, dtype=torch.uint8, device="cpu")
@@ -68,13 +87,17 @@ class CpuEngine:
         """Run a copy or fill and return when it is done."""
         job()
 
-    def move(self, dst: int, into: Any, src: int, out_of: Any, count: int) -> None:  # noqa: ARG002
+    def move(self, dst: int, into: Block | None, src: int, out_of: Block | None, count: int) -> None:
         """Copy bytes; `into` and `out_of` are the blocks they lie in."""
-        raw.move(dst, src, count)
+        raw.move(dst if into is None else dst + into.shift, src if out_of is None else src + out_of.shift, count)
 
-    def fill(self, dst: int, into: Any, value: int, count: int) -> None:  # noqa: ARG002
+    def fill(self, dst: int, into: Block | None, value: int, count: int) -> None:
         """Set bytes."""
-        raw.fill(dst, value, count)
+        raw.fill(dst if into is None else dst + into.shift, value, count)
+
+    def renew(self) -> None:
+        """Nothing is in use: take memory that is guarded or not, as the run is checked or not."""
+        self._arena = arena.find(guarded=findings.strict)
 
     def settle(self) -> None:
         """Make memory safe to free: jobs here keep what they use alive."""
@@ -99,9 +122,13 @@ class HostMark(Mark):
         self.nanoseconds = time.perf_counter_ns()
         self._reached.set()
 
-    def wait(self) -> None:
-        """Block until the stream has come here."""
-        self._reached.wait()
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block until the stream has come here; False if it has not in so many seconds."""
+        return self._reached.wait(seconds)
+
+    def microseconds(self) -> int:
+        """When the stream came here."""
+        return self.nanoseconds // 1000
 
     def milliseconds_since(self, earlier: Mark) -> float:
         """Time from an earlier mark to this one."""
@@ -134,7 +161,7 @@ class WorkerStream(Stream):
             self._refuse_if_closed()
             if small and not self._pending:
                 try:
-                    job()
+                    self._run(job)
                 except Exception as error:  # noqa: BLE001  kept for the next synchronisation
                     self._fail(error)
                 return
@@ -160,6 +187,19 @@ class WorkerStream(Stream):
             self._closed = True
             self._work.notify()
 
+    def drop(self) -> bool:
+        """Forget submitted work that has not begun."""
+        with self._lock:
+            dropped = list(self._queue)
+            self._pending -= len(dropped)
+            self._queue.clear()
+            if not self._pending:
+                self._drained.notify_all()
+        for job in dropped:
+            if isinstance(getattr(job, "__self__", None), HostMark):
+                job()  # whoever waits for a mark shall not do so for ever
+        return True
+
     def mark(self) -> Mark:
         """A new mark at the end of the submitted work."""
         mark = HostMark()
@@ -176,15 +216,14 @@ class WorkerStream(Stream):
         with self._lock:
             if not self._drained.wait_for(lambda: not self._pending, max(deadline - time.monotonic(), 0)):
                 logger.warning("%d queued tasks were dropped at exit", len(self._queue))
-                self._pending -= len(self._queue)
-                self._queue.clear()
+                self.drop()
 
     def _start(self) -> None:
-        self._worker = threading.Thread(target=self._run, name="aclgrad-stream", daemon=True)
+        self._worker = threading.Thread(target=self._work_off, name="aclgrad-stream", daemon=True)
         self._worker.start()
         _working.add(self)
 
-    def _run(self) -> None:
+    def _work_off(self) -> None:
         while True:
             with self._lock:
                 while not self._queue:
@@ -193,7 +232,7 @@ class WorkerStream(Stream):
                     self._work.wait()
                 job = self._queue.popleft()
             try:
-                job()
+                self._run(job)
             except BaseException as error:  # noqa: BLE001  the worker outlives whatever a job does
                 self._fail(error)
             del job  # what it kept alive is released before the stream counts as drained

@@ -49,6 +49,22 @@ class CudaEngine:
             free, _ = self._cuda.mem_get_info(device)
             return int(free + self._cuda.memory_reserved(device) - self._cuda.memory_allocated(device))
 
+    def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:
+        """(address as the program has it, uninitialised memory) of a device."""
+        memory = torch.empty(nbytes, dtype=torch.uint8, device=self.torch_device(device))
+        return memory.data_ptr(), memory
+
+    def can_reach(self, device: int, other: int) -> bool:
+        """True if the driver connects two devices."""
+        return bool(self._cuda.can_device_access_peer(device, other))
+
+    def owns(self, address: int) -> bool:  # noqa: ARG002
+        """True for none: an address of a GPU is not mapped for the host, which tells as much."""
+        return False
+
+    def renew(self) -> None:
+        """Nothing depends on the kind of run."""
+
     def host_memory(self, nbytes: int) -> torch.Tensor:
         """Page-locked memory, which copies without a detour."""
         return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=self._type == "cuda")
@@ -122,10 +138,22 @@ class CudaMark(Mark):
         with _device_faults():
             return bool(self.event.query())
 
-    def wait(self) -> None:
-        """Block until the stream has come here."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block until the stream has come here; False if it has not in so many seconds."""
+        if seconds is not None:
+            deadline = time.monotonic() + seconds
+            while not self.reached:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(POLL_SECONDS)
         with _device_faults():
             self.event.synchronize()
+        return True
+
+    def microseconds(self) -> int:
+        """When the host knew: a device tells only times between events."""
+        self.wait()
+        return time.perf_counter_ns() // 1000
 
     def milliseconds_since(self, earlier: Mark) -> float:
         """Time from an earlier mark to this one, by the device's clock."""
@@ -157,7 +185,7 @@ class CudaStream(Stream):
             self._refuse_if_closed()
             try:
                 with _device_faults(), self._cuda.stream(self._stream):
-                    job()
+                    self._run(job)
             except Exception as error:  # noqa: BLE001  kept for the next synchronisation
                 self._fail(error)
 

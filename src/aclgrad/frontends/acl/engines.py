@@ -47,6 +47,15 @@ class Engine(Protocol):
     def free_memory(self, device: int, used: int) -> int:
         """Memory of a device that is free while `used` bytes are handed out."""
 
+    def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:
+        """(address as the program has it, uninitialised memory) on a device."""
+
+    def can_reach(self, device: int, other: int) -> bool:
+        """True if a device can read and write the memory of another one."""
+
+    def owns(self, address: int) -> bool:
+        """True for an address that can be device memory only, now or once."""
+
     def host_memory(self, nbytes: int) -> torch.Tensor:
         """Uninitialised host memory, in a form that copies quickly."""
 
@@ -62,6 +71,9 @@ class Engine(Protocol):
     def fill(self, dst: int, into: Block | None, value: int, count: int) -> None:
         """Set bytes."""
 
+    def renew(self) -> None:
+        """Nothing of it is in use: what depends on the kind of run may change."""
+
     def settle(self) -> None:
         """Return when memory may be freed that submitted work uses."""
 
@@ -75,6 +87,8 @@ def configure(*, in_use: bool) -> None:
     global current
     wanted = os.environ.get(VARIABLE) or CpuEngine.name
     if wanted == current.name:
+        if not in_use:
+            current.renew()
         return
     if wanted not in ("cpu", "cuda"):
         raise AclRuntimeError(AclError.ACL_ERROR_INVALID_PARAM, f"{VARIABLE} is {wanted!r}, expected cpu or cuda")

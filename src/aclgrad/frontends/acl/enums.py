@@ -10,6 +10,8 @@ from enum import IntEnum
 import torch
 
 from ...core.rules import PRIVATE_FORMATS as _PRIVATE_FORMAT_NUMBERS
+from .codes import AclError as AclError
+from .codes import AclnnStatus as AclnnStatus
 
 SUCCESS = 0
 """What every function of the interface returns when all went well, as a plain number."""
@@ -131,6 +133,7 @@ class StreamStatus(IntEnum):
 
     ACL_STREAM_STATUS_COMPLETE = 0
     ACL_STREAM_STATUS_NOT_READY = 1
+    ACL_STREAM_STATUS_RESERVED = 0xFFFF
 
 
 class EventRecordedStatus(IntEnum):
@@ -140,95 +143,113 @@ class EventRecordedStatus(IntEnum):
     ACL_EVENT_RECORDED_STATUS_COMPLETE = 1
 
 
+class EventStatus(IntEnum):
+    """aclrtEventStatus, as `query_event` reports it."""
+
+    ACL_EVENT_STATUS_COMPLETE = 0
+    ACL_EVENT_STATUS_NOT_READY = 1
+    ACL_EVENT_STATUS_RESERVED = 2
+
+
+class EventWaitStatus(IntEnum):
+    """aclrtEventWaitStatus, as `query_event_wait_status` reports it."""
+
+    ACL_EVENT_WAIT_STATUS_COMPLETE = 0
+    ACL_EVENT_WAIT_STATUS_NOT_READY = 1
+    ACL_EVENT_WAIT_STATUS_RESERVED = 0xFFFF
+
+
+class RunMode(IntEnum):
+    """aclrtRunMode: where a program runs that uses a device; here it is always the host."""
+
+    ACL_DEVICE = 0
+    ACL_HOST = 1
+
+
+class CallbackBlockType(IntEnum):
+    """aclrtCallbackBlockType: whether a stream waits for its callback."""
+
+    ACL_CALLBACK_NO_BLOCK = 0
+    ACL_CALLBACK_BLOCK = 1
+
+
+class SysParamOpt(IntEnum):
+    """aclSysParamOpt: what can be asked of all operators. They are deterministic, asked or not."""
+
+    ACL_OPT_DETERMINISTIC = 0
+    ACL_OPT_ENABLE_DEBUG_KERNEL = 1
+    ACL_OPT_STRONG_CONSISTENCY = 2
+    ACL_OPT_ENABLE_KERNEL_EARLY_START = 3
+
+
+class MemLocationType(IntEnum):
+    """aclrtMemLocationType: whose memory an address is."""
+
+    ACL_MEM_LOCATION_TYPE_HOST = 0
+    ACL_MEM_LOCATION_TYPE_DEVICE = 1
+    ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2
+    ACL_MEM_LOCATION_TYPE_MANAGED = 3
+    ACL_MEM_LOCATION_TYPE_HOST_NUMA = 4
+
+
+class MemType(IntEnum):
+    """aclMemType: where a tensor description places its data."""
+
+    ACL_MEMTYPE_DEVICE = 0
+    ACL_MEMTYPE_HOST = 1
+    ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
+
+
+class DeviceStatus(IntEnum):
+    """aclrtDeviceStatus, as `query_device_status` reports it."""
+
+    ACL_RT_DEVICE_STATUS_NORMAL = 0
+    ACL_RT_DEVICE_STATUS_ABNORMAL = 1
+    ACL_RT_DEVICE_STATUS_END = 0xFFFF
+
+
+class LastErrLevel(IntEnum):
+    """aclrtLastErrLevel: whose newest error code is asked for."""
+
+    ACL_RT_THREAD_LEVEL = 0
+
+
+class LogLevel(IntEnum):
+    """aclLogLevel, of `app_log`."""
+
+    ACL_DEBUG = 0
+    ACL_INFO = 1
+    ACL_WARNING = 2
+    ACL_ERROR = 3
+
+
+class StreamFlag(IntEnum):
+    """Bits of `create_stream_with_config`; they are hints, and remembered."""
+
+    ACL_STREAM_FAST_LAUNCH = 0x1
+    ACL_STREAM_FAST_SYNC = 0x2
+    ACL_STREAM_PERSISTENT = 0x4
+    ACL_STREAM_HUGE = 0x8
+    ACL_STREAM_CPU_SCHEDULE = 0x10
+    ACL_STREAM_DEVICE_USE_ONLY = 0x20
+
+
+class FailureMode(IntEnum):
+    """What a stream does after a task has failed (`set_stream_failure_mode`)."""
+
+    ACL_CONTINUE_ON_FAILURE = 0
+    ACL_STOP_ON_FAILURE = 1
+
+
 class EventFlag(IntEnum):
     """Bits of `create_event_with_flag`; every event here synchronises and keeps time, whatever its bits."""
 
     ACL_EVENT_SYNC = 0x1
     ACL_EVENT_CAPTURE_STREAM_PROGRESS = 0x2
     ACL_EVENT_TIME_LINE = 0x8
-
-
-class AclError(IntEnum):
-    """aclError: what a runtime call returns."""
-
-    ACL_SUCCESS = 0
-    ACL_ERROR_NONE = 0
-    ACL_ERROR_INVALID_PARAM = 100000
-    ACL_ERROR_UNINITIALIZE = 100001
-    ACL_ERROR_REPEAT_INITIALIZE = 100002
-    ACL_ERROR_INVALID_FILE = 100003
-    ACL_ERROR_WRITE_FILE = 100004
-    ACL_ERROR_INVALID_FILE_SIZE = 100005
-    ACL_ERROR_PARSE_FILE = 100006
-    ACL_ERROR_OP_NOT_FOUND = 100024
-    ACL_ERROR_UNSUPPORTED_DATA_TYPE = 100026
-    ACL_ERROR_FORMAT_NOT_MATCH = 100027
-    ACL_ERROR_REPEAT_FINALIZE = 100037
-    ACL_ERROR_COMPILING_STUB_MODE = 100039
-    ACL_ERROR_RT_PARAM_INVALID = 107000
-    ACL_ERROR_RT_INVALID_DEVICEID = 107001
-    ACL_ERROR_RT_CONTEXT_NULL = 107002
-    ACL_ERROR_RT_STREAM_CONTEXT = 107003
-    ACL_ERROR_RT_ADDR_UNALIGNED = 107008
-    ACL_ERROR_RT_INVALID_MEMORY_TYPE = 107016
-    ACL_ERROR_RT_INVALID_HANDLE = 107017
-    ACL_ERROR_RT_INVALID_MALLOC_TYPE = 107018
-    ACL_ERROR_RT_WAIT_TIMEOUT = 107019
-    ACL_ERROR_BAD_ALLOC = 200000
-    ACL_ERROR_API_NOT_SUPPORT = 200001
-    ACL_ERROR_INVALID_DEVICE = 200002
-    ACL_ERROR_MEMORY_ADDRESS_UNALIGNED = 200003
-    ACL_ERROR_RESOURCE_NOT_MATCH = 200004
-    ACL_ERROR_INVALID_RESOURCE_HANDLE = 200005
-    ACL_ERROR_FEATURE_UNSUPPORTED = 200006
-    ACL_ERROR_RT_FEATURE_NOT_SUPPORT = 207000
-    ACL_ERROR_RT_MEMORY_ALLOCATION = 207001
-    ACL_ERROR_RT_MEMORY_FREE = 207002
-    ACL_ERROR_RT_NO_DEVICE = 207004
-    ACL_ERROR_RT_RESOURCE_ALLOC_FAIL = 207005
-    ACL_ERROR_STORAGE_OVER_LIMIT = 300000
-    ACL_ERROR_INTERNAL_ERROR = 500000
-    ACL_ERROR_FAILURE = 500001
-    ACL_ERROR_GE_FAILURE = 500002
-    ACL_ERROR_RT_FAILURE = 500003
-    ACL_ERROR_DRV_FAILURE = 500004
-    ACL_ERROR_PROFILING_FAILURE = 500005
-    ACL_ERROR_RT_INTERNAL_ERROR = 507000
-    ACL_ERROR_RT_CONTEXT_RELEASE_ERROR = 507007
-    ACL_ERROR_RT_AICORE_EXCEPTION = 507015
-    ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = 507046
-
-
-class AclnnStatus(IntEnum):
-    """aclnnStatus: what operator and meta-object calls return."""
-
-    ACLNN_SUCCESS = 0
-    ACLNN_ERR_PARAM_NULLPTR = 161001
-    ACLNN_ERR_PARAM_INVALID = 161002
-    ACLNN_ERR_RUNTIME_ERROR = 361001
-    ACLNN_ERR_INNER = 561000
-    ACLNN_ERR_INNER_INFERSHAPE_ERROR = 561001
-    ACLNN_ERR_INNER_TILING_ERROR = 561002
-    ACLNN_ERR_INNER_FIND_KERNEL_ERROR = 561003
-    ACLNN_ERR_INNER_CREATE_EXECUTOR = 561101
-    ACLNN_ERR_INNER_NOT_TRANS_EXECUTOR = 561102
-    ACLNN_ERR_INNER_NULLPTR = 561103
-    ACLNN_ERR_INNER_WRONG_ATTR_INFO_SIZE = 561104
-    ACLNN_ERR_INNER_KEY_CONFLICT = 561105
-    ACLNN_ERR_INNER_INVALID_IMPL_MODE = 561106
-    ACLNN_ERR_INNER_OPP_PATH_NOT_FOUND = 561107
-    ACLNN_ERR_INNER_LOAD_JSON_FAILED = 561108
-    ACLNN_ERR_INNER_JSON_VALUE_NOT_FOUND = 561109
-    ACLNN_ERR_INNER_JSON_FORMAT_INVALID = 561110
-    ACLNN_ERR_INNER_JSON_DTYPE_INVALID = 561111
-    ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND = 561112
-    ACLNN_ERR_INNER_OP_FILE_INVALID = 561113
-    ACLNN_ERR_INNER_ATTR_NUM_OUT_OF_BOUND = 561114
-    ACLNN_ERR_INNER_ATTR_LEN_NOT_ENOUGH = 561115
-    ACLNN_ERR_INNER_INPUT_NUM_IN_JSON_TOO_LARGE = 561116
-    ACLNN_ERR_INNER_INPUT_JSON_IS_NULL = 561117
-    ACLNN_ERR_INNER_STATIC_WORKSPACE_INVALID = 561118
-    ACLNN_ERR_INNER_STATIC_BLOCK_DIM_INVALID = 561119
+    ACL_EVENT_DEVICE_USE_ONLY = 0x10
+    ACL_EVENT_EXTERNAL = 0x20
+    ACL_EVENT_IPC = 0x40
 
 
 PRIVATE_FORMATS = frozenset(AclFormat(number) for number in _PRIVATE_FORMAT_NUMBERS)
@@ -270,15 +291,8 @@ DATA_TYPE_SIZES: dict[AclDataType, int] = {
 }
 
 ENUMERATIONS: tuple[type[IntEnum], ...] = (
-    AclDataType,
-    AclFormat,
-    MemcpyKind,
-    MallocPolicy,
-    MemAttr,
-    StreamStatus,
-    EventRecordedStatus,
-    EventFlag,
-    AclError,
-    AclnnStatus,
-)
+    AclDataType, AclFormat, MemcpyKind, MallocPolicy, MemAttr, StreamStatus, EventRecordedStatus, EventStatus,
+    EventWaitStatus, RunMode, CallbackBlockType, SysParamOpt, MemLocationType, MemType, DeviceStatus, LastErrLevel,
+    LogLevel, StreamFlag, FailureMode, EventFlag, AclError, AclnnStatus,
+)  # fmt: skip
 CONSTANTS: dict[str, IntEnum] = {name: m for enum in ENUMERATIONS for name, m in enum.__members__.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from . import findings, ordering
-from .boundary import AclRuntimeError
+from .boundary import AclRuntimeError, Mistake
 from .enums import AclError
+from .findings import Kind
 from .streams import Mark, Stream
 
 
@@ -32,13 +33,31 @@ class Event:
         """Let later work of `stream` wait for the mark; an event without a mark holds nothing."""
         if self._mark is not None:
             stream.hold(self._mark)
+        elif findings.strict:
+            raise Mistake(Kind.EVENT_NEVER_RECORDED, "event was not recorded, expected aclrtRecordEvent before")
         if findings.strict:
             ordering.followed(stream, self._clock)
 
-    def synchronize(self) -> None:
-        """Block the caller until the mark is reached."""
-        self._recorded("event").wait()
+    def synchronize(self, seconds: float | None = None) -> None:
+        """Block the caller until the mark is reached, for so long at most."""
+        if not self._recorded("event").wait(seconds):
+            raise AclRuntimeError(
+                AclError.ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"the event is not reached after {seconds} s"
+            )
         self._observed()
+
+    def settled(self) -> bool:
+        """True unless there is a mark that is not reached: nothing waits for the event then."""
+        return self._mark is None or self.reached()
+
+    def microseconds(self) -> int:
+        """When the mark was reached."""
+        mark = self._recorded("event")
+        if not mark.reached:
+            raise AclRuntimeError(
+                AclError.ACL_ERROR_RT_PARAM_INVALID, "event is not reached yet, expected a past event"
+            )
+        return mark.microseconds()
 
     def reached(self) -> bool:
         """True if there is a mark and its stream has come there."""
@@ -66,7 +85,5 @@ class Event:
     def _recorded(self, name: str) -> Mark:
         mark = self._mark
         if mark is None:
-            raise AclRuntimeError(
-                AclError.ACL_ERROR_RT_PARAM_INVALID, f"{name} was never recorded, expected a recorded event"
-            )
+            raise Mistake(Kind.EVENT_NEVER_RECORDED, f"{name} was not recorded, expected aclrtRecordEvent before")
         return mark

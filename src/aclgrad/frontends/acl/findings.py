@@ -1,10 +1,11 @@
-"""What a checked run finds: every kind of finding by name, where it happened, and the report.
+"""What a checked run finds: where it happened, how often, and the report.
 
 `ACLGRAD_STRICT=1` checks the program that runs on this runtime. Mistakes are calls that pass without it (some with one
-warning in the log) and then return an error code; leaks are what is still there when the runtime ends. Both are kept,
-one `Finding` for each kind and place, and written to stderr by aclFinalize and at exit. They are written there and not
-logged because the variable asks for exactly this text, whatever the program does with its log. A leak is not a fault of
-aclFinalize, which succeeds all the same, and the exit status stays the program's own.
+warning in the log) and then return an error code; remarks are doubtful calls that go on; leaks are what is still there
+when the runtime ends. All are kept, one `Finding` for each kind and place, and written to stderr by aclFinalize and at
+exit. They are written there and not logged because the variable asks for exactly this text, whatever the program does
+with its log. A leak is not a fault of aclFinalize, which succeeds all the same, and the exit status stays the program's
+own: `aclgrad check` makes one from the findings, which it gets through `journal`.
 
 Without the variable nothing is recorded: the check is one look at `strict`.
 """
@@ -14,132 +15,59 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from pathlib import Path
 from typing import NamedTuple
 
-from .enums import AclError, AclnnStatus
+from . import journal
+from .kinds import Kind as Kind
+from .places import Place, python_place
 
 VARIABLE = "ACLGRAD_STRICT"
 PLACES_SHOWN = 5
-PACKAGE = str(Path(__file__).parents[2]) + os.sep
-
-
-class Kind(Enum):
-    """A kind of finding: (name, meaning, code of the refused call; a leak has none)."""
-
-    READ_PAST_END = "read-past-end", "a copy reads past the end of a device block", AclError.ACL_ERROR_RT_PARAM_INVALID
-    COPY_RACE = (
-        "copy-race",
-        "a synchronous copy or fill touches memory of work that was not synchronised",
-        AclError.ACL_ERROR_RT_PARAM_INVALID,
-    )
-    STREAM_RACE = (
-        "stream-race",
-        "work touches memory of other work on another stream, with no event or synchronisation between them",
-        AclError.ACL_ERROR_RT_PARAM_INVALID,
-    )
-    FREED_IN_USE = (
-        "freed-in-use",
-        "memory is freed while work that uses it was not synchronised",
-        AclError.ACL_ERROR_RT_MEMORY_FREE,
-    )
-    STREAM_DESTROYED_BUSY = (
-        "stream-destroyed-busy",
-        "a stream is destroyed with work that was not synchronised",
-        AclError.ACL_ERROR_RT_PARAM_INVALID,
-    )
-    MEMBER_DESTROYED_TWICE = (
-        "member-destroyed-twice",
-        "a list is destroyed that owns a member already destroyed: the device library frees it twice",
-        AclnnStatus.ACLNN_ERR_PARAM_INVALID,
-    )
-    UNALIGNED_DATA = (
-        "unaligned-data",
-        "a tensor's data address is no multiple of 32 bytes",
-        AclnnStatus.ACLNN_ERR_PARAM_INVALID,
-    )
-    NOT_INITIALISED = (
-        "not-initialised",
-        "an aclrt function is called before aclInit or after aclFinalize",
-        AclError.ACL_ERROR_UNINITIALIZE,
-    )
-    NO_CURRENT_DEVICE = (
-        "no-current-device",
-        "an operator on device memory runs on the null stream of a thread without a device",
-        AclError.ACL_ERROR_RT_CONTEXT_NULL,
-    )
-    FAILED_CALL = "failed-call", "a call returned an error code for another reason", None
-
-    DEVICE_MEMORY_LEAKED = "device-memory-leaked", "memory of aclrtMalloc was never freed", None
-    HOST_MEMORY_LEAKED = "host-memory-leaked", "memory of aclrtMallocHost was never freed", None
-    TENSOR_LEAKED = "tensor-leaked", "an aclTensor was neither destroyed nor given to a list", None
-    SCALAR_LEAKED = "scalar-leaked", "an aclScalar was neither destroyed nor given to a list", None
-    ARRAY_LEAKED = "array-leaked", "an aclIntArray, aclFloatArray or aclBoolArray was never destroyed", None
-    LIST_LEAKED = "list-leaked", "an aclTensorList or aclScalarList was never destroyed", None
-    STREAM_LEAKED = "stream-leaked", "a stream was never destroyed", None
-    EVENT_LEAKED = "event-leaked", "an event was never destroyed", None
-    CONTEXT_LEAKED = "context-leaked", "a context of aclrtCreateContext was never destroyed", None
-    DEVICE_NOT_RESET = "device-not-reset", "aclrtSetDevice was not taken back by aclrtResetDevice", None
-    EXECUTOR_NEVER_RUN = "executor-never-run", "phase one was not followed by phase two", None
-    EXECUTOR_LEAKED = "executor-leaked", "a repeatable executor was never destroyed", None
-    NEVER_SYNCHRONISED = "never-synchronised", "work was submitted and nothing has waited for it", None
-    NOT_FINALISED = "not-finalised", "the process ends without aclFinalize", None
-
-    def __init__(self, title: str, meaning: str, code: AclError | AclnnStatus | None) -> None:
-        self.title = title
-        self.meaning = meaning
-        self.code = code
-
-    @property
-    def is_mistake(self) -> bool:
-        """True for a wrong call, False for something left behind."""
-        return self.code is not None or self is Kind.FAILED_CALL
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Everything of one kind that was found at one place of the program."""
+    """Everything of one kind that was found at one place of the program. `stack` begins with the place."""
 
     kind: Kind
     place: str | None
     message: str
     count: int
     nbytes: int
+    stack: tuple[str, ...] = ()
 
 
 class Leak(NamedTuple):
     """One thing that was left behind, and where it was made."""
 
     kind: Kind
-    place: object
+    place: Place | None
     nbytes: int = 0
 
+
+class _Entry(NamedTuple):
+    """A finding whose place is no text yet."""
+
+    message: str
+    times: int
+    nbytes: int
+
+
+_Key = tuple[Kind, "Place | None"]
 
 strict = False
 """Whether the program is being checked."""
 
-
-def nearest_frame() -> str | None:
-    """The Python line outside this package that led here."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back  # type: ignore[assignment]  # typeshed: a frame always; the outermost has none behind it
-    if frame is None:
-        return None
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-
-
-place: Callable[[], object] = nearest_frame
-"""The place of the call being served, or None. A door of another language puts its own function here; what that returns
-is hashable, and becomes text when it is part of a finding."""
+place: Callable[[], Place | None] = python_place
+"""The place of the call being served, or None. A door of another language puts its own function here."""
 
 _lock = threading.RLock()
+_followers: list[Callable[[bool], None]] = []
 _sources: list[Callable[[], Iterable[Leak]]] = []
-_entries: dict[tuple[Kind, object], Finding] = {}
-_reported: dict[tuple[Kind, object], Finding] = {}
+_entries: dict[_Key, _Entry] = {}
+_reported: dict[_Key, _Entry] = {}
 
 
 def read_mode() -> str | None:
@@ -147,7 +75,15 @@ def read_mode() -> str | None:
     global strict
     value = os.environ.get(VARIABLE, "")
     strict = value == "1"
+    for follower in _followers:
+        follower(strict)
     return None if value in ("", "0", "1") else value
+
+
+def follow_mode(follower: Callable[[bool], None]) -> None:
+    """Tell `follower` now, and whenever it changes, whether the program is checked."""
+    _followers.append(follower)
+    follower(strict)
 
 
 def leak_source(leaks: Callable[[], Iterable[Leak]]) -> None:
@@ -160,13 +96,37 @@ def note(kind: Kind, message: str) -> None:
     _keep(kind, message, place(), 0)
 
 
-def _keep(kind: Kind, message: str, where: object, nbytes: int) -> None:
+def note_at(kind: Kind, message: str, where: Place | None) -> None:
+    """Keep a mistake at another place."""
+    _keep(kind, message, where, 0)
+
+
+def _keep(kind: Kind, message: str, where: Place | None, nbytes: int) -> None:
     with _lock:
         before = _entries.get((kind, where))
-        count, total = (before.count, before.nbytes) if before else (0, 0)
-        first = before.message if before else message
-        text = None if where is None else str(where)
-        _entries[kind, where] = Finding(kind, text, first, count + 1, total + nbytes)
+        if before is None:
+            _entries[kind, where] = _Entry(message, 1, nbytes)
+            if journal.is_kept() and kind.is_mistake:  # the program may end before it concludes
+                journal.write([_finding((kind, where), _entries[kind, where])])
+        else:
+            _entries[kind, where] = _Entry(before.message, before.times + 1, before.nbytes + nbytes)
+
+
+def _finding(key: _Key, entry: _Entry) -> Finding:
+    kind, where = key
+    stack = () if where is None else where.frames()
+    return Finding(kind, stack[0] if stack else None, entry.message, entry.times, entry.nbytes, stack)
+
+
+def _as_findings(entries: dict[_Key, _Entry]) -> tuple[Finding, ...]:
+    """With the places as text, which is looked up for all of them at once."""
+    by_type: dict[type[Place], list[Place]] = {}
+    for _, where in entries:
+        if where is not None:
+            by_type.setdefault(type(where), []).append(where)
+    for kind, places in by_type.items():
+        kind.look_up(places)
+    return tuple(_finding(key, entry) for key, entry in entries.items())
 
 
 def leave_behind(leak: Leak) -> None:
@@ -183,7 +143,7 @@ def findings() -> tuple[Finding, ...]:
         assert not acl.findings()
     """
     with _lock:
-        return tuple(_entries.values())
+        return _as_findings(_entries)
 
 
 def begin() -> None:
@@ -196,37 +156,39 @@ def begin() -> None:
 
 
 def conclude(occasion: str) -> None:
-    """Look for leaks, and write everything not yet reported to stderr."""
+    """Look for leaks, and write everything not yet reported to stderr, or into the journal if there is one."""
     with _lock:
         for source in _sources:
             for leak in source():
                 leave_behind(leak)
-        fresh = _unreported()
+        fresh = _as_findings(_unreported())
         _reported.update(_entries)
-    if fresh and sys.stderr is not None:
-        sys.stderr.write(report(fresh.values(), occasion))
+    if journal.is_kept():
+        journal.write(fresh, occasion)
+    elif fresh and sys.stderr is not None:
+        sys.stderr.write(report(fresh, f"at {occasion} ({VARIABLE}=1)"))
         sys.stderr.flush()
 
 
-def _unreported() -> dict[tuple[Kind, object], Finding]:
+def _unreported() -> dict[_Key, _Entry]:
     """What was found since the last report."""
     fresh = {}
     for key, entry in _entries.items():
         told = _reported.get(key)
         if told is None:
             fresh[key] = entry
-        elif entry.count > told.count:
-            fresh[key] = replace(entry, count=entry.count - told.count, nbytes=entry.nbytes - told.nbytes)
+        elif entry.times > told.times:
+            fresh[key] = entry._replace(times=entry.times - told.times, nbytes=entry.nbytes - told.nbytes)
     return fresh
 
 
-def report(found: Iterable[Finding], occasion: str) -> str:
+def report(found: Sequence[Finding], occasion: str) -> str:
     """The findings as text: a paragraph for each kind, mistakes first, with the places that have most of them."""
     by_kind: dict[Kind, list[Finding]] = {}
     for finding in found:
         by_kind.setdefault(finding.kind, []).append(finding)
-    total = sum(finding.count for entries in by_kind.values() for finding in entries)
-    lines = [f"aclgrad: {total} finding{'s' if total != 1 else ''} at {occasion} ({VARIABLE}=1)"]
+    total = sum(finding.count for finding in found)
+    lines = [f"aclgrad: {total} finding{'s' if total != 1 else ''} {occasion}"]
     for kind in Kind:
         if kind in by_kind:
             lines += _paragraph(kind, by_kind[kind])
@@ -239,6 +201,8 @@ def _paragraph(kind: Kind, entries: list[Finding]) -> Iterator[str]:
     entries.sort(key=lambda entry: -entry.count)
     for entry in entries[:PLACES_SHOWN]:
         yield f"    {_amount(entry.count, entry.nbytes)} at {entry.place or 'an unknown place'}"
+        for caller in entry.stack[1:]:
+            yield f"        called from {caller}"
         if kind.is_mistake:
             yield f"        {entry.message}"
     if len(entries) > PLACES_SHOWN:
@@ -247,6 +211,20 @@ def _paragraph(kind: Kind, entries: list[Finding]) -> Iterator[str]:
 
 def _amount(count: int, nbytes: int) -> str:
     return f"{count} x, {nbytes} bytes" if nbytes else f"{count} x"
+
+
+def merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings of several lives or processes: those of one kind and place count together."""
+    together: dict[tuple[Kind, tuple[str, ...]], Finding] = {}
+    for finding in found:
+        key = (finding.kind, finding.stack)
+        before = together.get(key)
+        together[key] = (
+            finding
+            if before is None
+            else replace(before, count=before.count + finding.count, nbytes=before.nbytes + finding.nbytes)
+        )
+    return tuple(together.values())
 
 
 read_mode()

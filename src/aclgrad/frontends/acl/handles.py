@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ...core.errors import InvalidArgument, NullArgument
 from . import findings
 from .arguments import as_int, shown
+from .places import Place
 
 T = TypeVar("T")
 
@@ -26,8 +27,8 @@ _KIND_BITS = 8
 class Table(Generic[T]):
     """All live objects of one kind, by handle. `invalid` makes the error for a handle that is not one of them.
 
-    `leak` says what it is to leave an object behind. In a checked run `origins` keeps where objects were made, as long
-    as the program has to destroy them itself.
+    `leak` says what it is to leave an object behind, `gone` what a handle is that was one of them; `discarded` counts
+    those. In a checked run `origins` keeps where objects were made, as long as the program has to destroy them itself.
     """
 
     _tables: ClassVar[list[Table[Any]]] = []
@@ -37,15 +38,18 @@ class Table(Generic[T]):
         kind: str,
         invalid: Callable[[str], Exception] = InvalidArgument,
         leak: Callable[[T], findings.Kind] | None = None,
+        gone: str | None = None,
     ) -> None:
         self.kind = kind
+        self._gone = gone or f"a destroyed handle: {kind}"
         self._invalid = invalid
         self._base = (_PREFIX << _KIND_BITS | len(Table._tables)) << _SERIAL_BITS
         self._serials = itertools.count(1)
         self._newest = 0
         self._objects: dict[int, T] = {}
+        self.discarded = 0
         self._leak = leak
-        self.origins: dict[int, object] = {}
+        self.origins: dict[int, Place | None] = {}
         Table._tables.append(self)
         if leak is not None:
             findings.leak_source(self.leaks)
@@ -82,6 +86,7 @@ class Table(Generic[T]):
         """Destroy the handle if it is still live."""
         if self.origins:
             self.origins.pop(handle, None)
+        self.discarded += 1
         return self._objects.pop(handle, None)
 
     def leaks(self) -> Iterator[findings.Leak]:
@@ -107,5 +112,5 @@ class Table(Generic[T]):
             if number in table._objects:
                 return f"a handle of another kind: {table.kind}"
             if table._base < number <= table._newest:
-                return f"a destroyed handle: {table.kind}"
+                return table._gone
         return f"{shown(number)}, which is not a handle"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import findings
 from .boundary import tolerate
 from .findings import Kind, Leak, leak_source
+from .places import Place
 
 if TYPE_CHECKING:
     from .streams import Stream
@@ -45,7 +46,7 @@ class Task(NamedTuple):
     number: int
     what: str
     touches: Sequence[Touch]
-    place: object
+    place: Place | None
 
     def __str__(self) -> str:
         return f"{self.what} of {self.place or 'an unknown place'}"

@@ -13,11 +13,12 @@ from typing import Any
 
 from ...core.errors import InvalidArgument, WrongType
 from ...core.soc import current_soc
-from . import boundary, findings
+from . import boundary, faults, findings
 from .arguments import integer, member, optional_path, shown
 from .boundary import AclRuntimeError, after, code_only, instead, logger, runtime_call, take_message
 from .devices import configure_engine, synchronize_streams
 from .enums import DATA_TYPE_SIZES, SUCCESS, AclDataType, AclError
+from .places import Place
 
 MAX_CONFIG_BYTES = 10 << 20
 HALF_MAX = 65504.0
@@ -25,14 +26,14 @@ HALF_OVERFLOW = 65520.0  # what rounds beyond HALF_MAX
 
 _lock = threading.Lock()
 _references = 0
-_init_place: object = None
+_init_place: Place | None = None
 
 
 @runtime_call("aclInit", code_only)
 def init(config_path: Any = None) -> int:
     """Initialise the process; every call counts, also one that is refused as a repetition."""
     global _references, _init_place
-    path = optional_path("config_path", config_path)
+    path = optional_path("configPath", config_path)
     with _lock:
         if _references:
             _references += 1
@@ -44,6 +45,8 @@ def init(config_path: Any = None) -> int:
         _check_environment()
         configure_engine()
         findings.begin()
+        if findings.strict:
+            faults.install()
         _init_place = findings.place() if findings.strict else None
         _references, boundary.initialised = 1, True
     return SUCCESS
@@ -136,7 +139,7 @@ def check_config(path: str | None) -> None:
 def _require_initialised() -> None:
     if not _references:
         raise AclRuntimeError(
-            AclError.ACL_ERROR_REPEAT_FINALIZE, "the process is not initialised, expected init before"
+            AclError.ACL_ERROR_REPEAT_FINALIZE, "the process is not initialised, expected aclInit before"
         )
 
 
@@ -157,6 +160,7 @@ def _end() -> None:
     _references, boundary.initialised = 0, False
     if findings.strict:
         findings.conclude("aclFinalize")
+        faults.uninstall()
     try:
         synchronize_streams()
     except AclRuntimeError as failure:

@@ -35,6 +35,16 @@ def accessible(address: int, size: int, *, write: bool) -> bool:
     return _on_pages(_populate, address, size, advice) if listed is None else listed
 
 
+def executable(address: int) -> bool:
+    """True if there is code at an address, as far as the system tells."""
+    try:
+        with Path("/proc/self/maps").open() as lines:
+            ranges = (re.split("[- ]", line, maxsplit=3)[:3] for line in lines)
+            return any(int(start, 16) <= address < int(end, 16) and "x" in mode for start, end, mode in ranges)
+    except OSError:
+        return accessible(address, 1, write=False)
+
+
 def _mapped(address: int, size: int) -> bool:
     return _libc is None or _on_pages(_libc.msync, address, size, _MS_ASYNC)
 

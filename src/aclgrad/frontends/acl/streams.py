@@ -5,15 +5,20 @@ A failed task does not stop a stream: the first failure since the last synchroni
 
 from __future__ import annotations
 
+import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from ...core.errors import AclgradError
 from . import findings, ordering
 from .boundary import AclRuntimeError, logger
 from .enums import AclError
 
 Job = Callable[[], object]
+
+
+_numbers = itertools.count()
 
 
 class Mark(ABC):
@@ -27,8 +32,12 @@ class Mark(ABC):
         """True once the stream has come here."""
 
     @abstractmethod
-    def wait(self) -> None:
-        """Block the caller until the stream has come here."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block the caller until the stream has come here; False if it has not in so many seconds."""
+
+    @abstractmethod
+    def microseconds(self) -> int:
+        """When the stream came here, by a clock that only goes forward."""
 
     @abstractmethod
     def milliseconds_since(self, earlier: Mark) -> float:
@@ -40,8 +49,14 @@ class Stream(ABC):
 
     is_default = False
     """True for the stream that the null handle means."""
+    context: object = None
+    """The context it was made in."""
+    priority = flags = 0
+    stops_on_failure = False
+    """Whether work is dropped that comes after a failure."""
 
     def __init__(self) -> None:
+        self.number = next(_numbers)
         self._lock = threading.RLock()
         self._failure: AclRuntimeError | None = None
         self._closed = False
@@ -62,6 +77,10 @@ class Stream(ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish the submitted work and accept no more."""
+
+    def drop(self) -> bool:
+        """Forget submitted work that has not begun; False where that is not possible."""
+        return False
 
     @abstractmethod
     def mark(self) -> Mark:
@@ -88,12 +107,17 @@ class Stream(ABC):
         if failure is not None:
             raise failure
 
+    def _run(self, job: Job) -> None:
+        """Carry out a job, unless an earlier one has failed and the stream stops then."""
+        if self._failure is None or not self.stops_on_failure:
+            job()
+
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise AclRuntimeError(AclError.ACL_ERROR_RT_INVALID_HANDLE, "the stream was destroyed")
 
     def _fail(self, error: BaseException) -> None:
-        logger.error("work on a stream failed", exc_info=error)
+        logger.error("work on a stream failed", exc_info=None if isinstance(error, AclgradError) else error)
         if self._failure is None:
             code = error.code if isinstance(error, AclRuntimeError) else AclError.ACL_ERROR_RT_AICORE_EXCEPTION
             self._failure = AclRuntimeError(code, f"work on the stream failed: {type(error).__name__}: {error}")

@@ -1,24 +1,26 @@
 """Copies and fills: judged when they are asked for, carried out at once or later on a stream.
 
-A device side must lie in a live device block, a host side must not. Writes never leave a block. A read past the end of
-a device block copies what exists and gives zeros for the rest, with one warning; `ACLGRAD_STRICT=1` refuses it.
+Where an address lies decides what a copy does; the kind that the caller names is looked at by a checked run alone. An
+address in no live block is the program's own memory, and has to be mapped. Writes never leave a block. A read past the
+end of a device block copies what exists and gives zeros for the rest, with one warning; `ACLGRAD_STRICT=1` refuses it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from . import engines, findings, ordering, raw
+from . import engines, findings, ordering, raw, written
 from .arguments import address, integer, nullable_address, size_t
 from .blocks import DEVICE, HOST, Block, Heap
-from .boundary import AclRuntimeError, tolerate
+from .boundary import AclRuntimeError, remark, tolerate
 from .enums import AclError, MemcpyKind
 from .findings import Kind
 from .ordering import Touch
 
 BYTE_BITS = 0xFF
 
-# (destination is device memory, source is device memory); ACL_MEMCPY_DEFAULT finds out
+# (destination is device memory, source is device memory), as a kind says; ACL_MEMCPY_DEFAULT says nothing
 _SIDES: dict[int, tuple[bool, bool]] = {
     MemcpyKind.ACL_MEMCPY_HOST_TO_HOST: (False, False),
     MemcpyKind.ACL_MEMCPY_HOST_TO_DEVICE: (True, False),
@@ -38,6 +40,11 @@ class Copy:
     def __init__(self, dst: int, src: int, count: int, missing: int, blocks: tuple[Block | None, Block | None]) -> None:
         self.dst, self.src, self.count, self.missing, self.blocks = dst, src, count, missing, blocks
 
+    @property
+    def is_pageable(self) -> bool:
+        """True if a side is memory that the runtime has not handed out: nothing keeps it while the copy waits."""
+        return None in self.blocks
+
     def verify(self) -> None:
         """Refuse host memory of unknown origin that cannot be touched."""
         into, out_of = self.blocks
@@ -54,6 +61,14 @@ class Copy:
         engines.current.move(self.dst, into, self.src, out_of, existing)
         if self.missing:
             engines.current.fill(self.dst + existing, into, 0, self.missing)
+
+    def follow(self) -> None:
+        """In a checked run: note what it writes, and whether what it reads was ever written."""
+        into, out_of = self.blocks
+        if DEVICE.find(self.src) is out_of and out_of is not None:
+            written.read(out_of, self.src, self.count - self.missing, self.what)
+        if into is not None:
+            written.wrote(into, self.dst, self.count)
 
     def touches(self) -> tuple[Touch, ...]:
         """The memory it reads and writes."""
@@ -74,6 +89,10 @@ class Fill:
         """Carry it out."""
         engines.current.fill(self.dst, self.block, self.value, self.count)
 
+    def follow(self) -> None:
+        """In a checked run: note what it writes."""
+        written.wrote(self.block, self.dst, self.count)
+
     def touches(self) -> tuple[Touch, ...]:
         """The memory it writes."""
         return (Touch(self.dst, self.dst + self.count, True),)
@@ -82,7 +101,7 @@ class Fill:
 def plan_copy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> Copy | None:
     """The copy that the arguments of aclrtMemcpy ask for; None if there is nothing to move."""
     to, source = nullable_address("dst", dst), nullable_address("src", src)
-    room, amount = size_t("dest_max", dest_max), size_t("count", count)
+    room, amount = size_t("destMax", dest_max), size_t("count", count)
     if amount == 0:
         return None
     address("dst", to)
@@ -90,15 +109,15 @@ def plan_copy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> Copy 
     direction = integer("kind", kind, 0, _LAST_KIND)
     if amount > room:
         raise AclRuntimeError(
-            AclError.ACL_ERROR_RT_PARAM_INVALID, f"count is {amount}, expected at most dest_max = {room}"
+            AclError.ACL_ERROR_RT_PARAM_INVALID, f"count is {amount}, expected at most destMax = {room}"
         )
     if to == source:
         return None
     device_dst, device_src = DEVICE.find(to), DEVICE.find(source)
-    if direction in _SIDES:
-        dst_is_device, src_is_device = _SIDES[direction]
-        _check_side("dst", to, device_dst, dst_is_device, direction)
-        _check_side("src", source, device_src, src_is_device, direction)
+    found = (device_dst is not None, device_src is not None)
+    claimed = _SIDES.get(direction, found)
+    if claimed != found:
+        _doubt_kind(direction, [("dst", to, claimed[0], found[0]), ("src", source, claimed[1], found[1])], amount)
     into, out_of = device_dst or HOST.find(to), device_src or HOST.find(source)
     _check_alive("dst", to, into)
     _check_alive("src", source, out_of)
@@ -111,19 +130,19 @@ def plan_copy(dst: Any, dest_max: Any, src: Any, count: Any, kind: Any) -> Copy 
 
 def plan_fill(dst: Any, max_count: Any, value: Any, count: Any) -> Fill | None:
     """The fill that the arguments of aclrtMemset ask for; None if there is nothing to fill."""
-    to, room = address("dev_ptr", dst), size_t("max_count", max_count)
+    to, room = address("devPtr", dst), size_t("maxCount", max_count)
     byte = integer("value", value, -(2**31), 2**31 - 1) & BYTE_BITS
     amount = size_t("count", count)
     if amount > room:
         raise AclRuntimeError(
-            AclError.ACL_ERROR_RT_PARAM_INVALID, f"count is {amount}, expected at most max_count = {room}"
+            AclError.ACL_ERROR_RT_PARAM_INVALID, f"count is {amount}, expected at most maxCount = {room}"
         )
     if amount == 0:
         return None
     block = DEVICE.owner(to) or HOST.owner(to)
     if block is None:
-        raise _wrong_memory("dev_ptr", to, "no live block", "memory of malloc or malloc_host")
-    _check_room("dev_ptr", to, block, amount)
+        raise _wrong_memory("devPtr", to, "no live block", "memory of aclrtMalloc or aclrtMallocHost")
+    _check_room("devPtr", to, block, amount)
     return Fill(to, byte, amount, block)
 
 
@@ -138,16 +157,42 @@ def free(heap: Heap, other: Heap, name: str, pointer: Any) -> None:
         ordering.freed(block.address, block.end)
 
 
-def _check_side(name: str, pointer: int, block: Block | None, device: bool, kind: int) -> None:
-    if device and block is None:
-        raise _wrong_memory(name, pointer, "no live device block", f"device memory for {MemcpyKind(kind).name}")
-    if not device and block is not None:
-        raise _wrong_memory(name, pointer, "a device block", f"host memory for {MemcpyKind(kind).name}")
+def refuse_host_to_host(copy: Copy) -> None:
+    """Refuse an asynchronous copy without device memory."""
+    if DEVICE.find(copy.dst) is None and DEVICE.find(copy.src) is None:
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            "dst and src are both host memory, expected aclrtMemcpy for that: only copies to or from a device wait",
+        )
+
+
+def require_room(name: str, pointer: int, amount: int, *, write: bool) -> None:
+    """Refuse what reaches past the end of the block that an address lies in, or out of the program's own memory."""
+    block = DEVICE.find(pointer) or HOST.find(pointer)
+    _check_room(name, pointer, block, amount)
+    if block is None and not raw.accessible(pointer, amount, write=write):
+        raise _untouchable(name, pointer, amount, "writable" if write else "readable")
+
+
+def _doubt_kind(kind: int, sides: Sequence[tuple[str, int, bool, bool]], amount: int) -> None:
+    """The kind does not fit the addresses. What is called device memory and is none has to be the program's own.
+
+    A side is (name, address, whether the kind calls it device memory, whether it is).
+    """
+    for name, pointer, said, is_device in sides:
+        foreign = said and not is_device and HOST.find(pointer) is None
+        if foreign and not raw.accessible(pointer, amount, write=name == "dst"):
+            raise _wrong_memory(name, pointer, "no live block", f"device memory for {MemcpyKind(kind).name}")
+    if findings.strict:
+        where = " and ".join([f"{name} {at:#x} is {'device' if dev else 'host'} memory" for name, at, _, dev in sides])
+        remark(Kind.WRONG_KIND, f"kind is {MemcpyKind(kind).name}, but {where}")
 
 
 def _check_alive(name: str, pointer: int, block: Block | None) -> None:
-    if block is not None and not block.alive:
-        raise _wrong_memory(name, pointer, "a freed block", "live memory")
+    """Refuse freed memory, and device addresses that are in no block."""
+    if not block.alive if block is not None else engines.current.owns(pointer):
+        found = "a freed block" if block is not None else "a freed block or past the end of one"
+        raise _wrong_memory(name, pointer, found, "live memory")
 
 
 def _check_room(name: str, pointer: int, block: Block | None, amount: int) -> None:

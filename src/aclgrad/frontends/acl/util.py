@@ -1,4 +1,5 @@
-"""acl.util.*: between Python objects and addresses. These return no code; a refused call gives 0 or None.
+"""acl.util.*: between Python objects and addresses. Those about objects return no code; a refused call gives 0
+or None.
 
 An address is valid as long as the object it came from lives.
 """
@@ -6,6 +7,7 @@ An address is valid as long as the object it came from lives.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +16,17 @@ import numpy.typing as npt
 
 from ...core.errors import InvalidArgument, WrongType
 from . import raw
-from .arguments import INT64_MAX, address, integer, shown, size_t
+from .arguments import INT64_MAX, UINT64_MAX, address, integer, shown, size_t
 from .blocks import DEVICE, HOST, Block
-from .boundary import instead, runtime_call
+from .boundary import AclRuntimeError, after, code_only, instead, runtime_call, tolerate
+from .enums import SUCCESS, AclError
+from .findings import Kind
 
 Array = npt.NDArray[Any]
 
+STOP_SECONDS = 10.0
+
+_threads: dict[int, threading.Thread] = {}
 _NUMPY_TYPES: dict[int, np.dtype[Any]] = {np.dtype(code).num: np.dtype(code) for code in "?bBhHiIlLqQefdgFDG"}
 
 
@@ -78,6 +85,37 @@ def ptr_to_numpy(ptr: Any, shape: Any, numpy_type: Any) -> Array | None:
     return array
 
 
+@runtime_call("acl.util.start_thread", after(0))
+def start_thread(func: Any, args: Any) -> tuple[int, int]:
+    """(number of a new thread that calls `func` with the list `args`, ret)."""
+    if not callable(func):
+        raise WrongType(f"func is {shown(func)}, expected a function", "func")
+    if not isinstance(args, list | tuple):
+        raise WrongType(f"args is {shown(args)}, expected a list", "args")
+    thread = threading.Thread(target=func, args=(args,), name="aclgrad-callbacks", daemon=True)
+    thread.start()
+    assert thread.ident is not None
+    _threads[thread.ident] = thread
+    return thread.ident, SUCCESS
+
+
+@runtime_call("acl.util.stop_thread", code_only)
+def stop_thread(thread_id: Any) -> int:
+    """Wait until the function of `start_thread` has returned, which is the program's business."""
+    thread = _threads.get(integer("threadId", thread_id, 0, UINT64_MAX))
+    if thread is None:
+        raise InvalidArgument(f"threadId is {thread_id}, expected that of a thread of start_thread", "threadId")
+    if thread is threading.current_thread():
+        raise InvalidArgument("threadId is that of the calling thread, expected another one", "threadId")
+    thread.join(STOP_SECONDS)
+    if thread.is_alive():
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_RT_WAIT_TIMEOUT, f"the function has not returned in {STOP_SECONDS} s, expected it to"
+        )
+    _threads.pop(thread.ident or 0, None)
+    return SUCCESS
+
+
 def _check_range(start: int, amount: int, *, write: bool) -> Block | None:
     """Refuse memory that does not exist; the block of memory that belongs to this runtime."""
     block = DEVICE.find(start) or HOST.find(start)
@@ -90,6 +128,8 @@ def _check_range(start: int, amount: int, *, write: bool) -> Block | None:
         raise InvalidArgument(f"size is {amount}, but ptr has only {block.end - start} bytes left in its block", "size")
     elif block.storage.device.type != "cpu":
         raise InvalidArgument(f"ptr {start:#x} is on {block.storage.device}, expected memory of the host", "ptr")
+    elif DEVICE.find(start) is block:
+        tolerate(Kind.HOST_ACCESS, f"ptr {start:#x} is device memory, expected a copy of it in memory of the host")
     return block
 
 

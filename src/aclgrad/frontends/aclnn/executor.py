@@ -17,32 +17,32 @@ from ...core.plan import Operator, Plan
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, OpSpec, Param, TensorList
 from ...core.spec import OutList as OutListParam
-from ..acl import findings, ordering
+from ..acl import findings
 from ..acl.arguments import size_t
 from ..acl.blocks import DEVICE
-from ..acl.boundary import tolerate
+from ..acl.boundary import remark
 from ..acl.devices import context_or_none, stream_of
 from ..acl.findings import Kind
 from ..acl.handles import Table
-from ..acl.ordering import Touch
 from ..acl.streams import Stream
 from ..acl.tensors import BOOL_ARRAYS, TENSOR_LISTS, TENSORS, AclTensor
+from . import checked
+from .checked import Bound
 
 SMALL_BYTES = 1 << 17
 """Work on less than this runs in the calling thread when its stream is idle."""
 
-
-Bound = tuple[AclTensor, Meta, torch.Tensor]
 Plain = tuple[Param, torch.Tensor, Meta]
 
 
 class Executor:
     """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
 
-    __slots__ = ("_bound", "_live", "_plain", "_size", "_written", "args", "outs", "plan", "repeatable")
+    __slots__ = ("_bound", "_handles", "_live", "_plain", "_size", "_written", "args", "outs", "plan", "repeatable")
 
-    def __init__(self, plan: Plan, args: list[Any], outs: list[Any]) -> None:
+    def __init__(self, plan: Plan, args: list[Any], outs: list[Any], handles: Sequence[Any]) -> None:
         self.plan = plan
+        self._handles = checked.Handles(plan.call.spec, handles) if findings.strict else None
         self._size = plan.workspace_size  # as phase one tells it, whatever becomes of the number of threads
         self.args = args
         self.outs = outs
@@ -63,6 +63,8 @@ class Executor:
     def run(self, workspace: Any, workspace_size: Any, stream: Any) -> None:
         """Enqueue the work. Everything that can be refused is refused here, before anything is written."""
         plan = self.plan
+        if self._handles is not None:
+            self._handles.require_live()
         scratch = self._workspace(workspace, workspace_size) if self._size else None
         args, outs = self._operands()
         if scratch is not None:
@@ -71,16 +73,24 @@ class Executor:
         def task() -> None:
             plan.launch(args, outs, scratch)
 
-        queue = _queue(stream)
+        queue = self._queue(stream)
         if queue is None:
-            if self._bound:
-                tolerate(Kind.NO_CURRENT_DEVICE, "stream is null in a thread without a device, expected set_device")
             task()
         else:
-            if findings.strict and plan.nbytes:
-                ordering.submitted(queue, plan.call.spec.aclnn, self._touches(args, outs, scratch, workspace))
+            if findings.strict:
+                checked.follow(queue, plan, self._bound, workspace if self._size else None, self.workspace_size)
             queue.submit(task, small=plan.nbytes <= SMALL_BYTES and self._size <= SMALL_BYTES)
         count_writes(self._written)
+
+    def _queue(self, stream: Any) -> Stream | None:
+        """The stream to enqueue on. In a thread without a device work on torch's tensors alone needs none."""
+        if stream is None or (type(stream) is int and stream == 0):
+            context = context_or_none()
+            if context is not None:
+                return context.default_stream
+            if not self._bound:
+                return None
+        return stream_of(stream)
 
     def _workspace(self, workspace: Any, workspace_size: Any) -> torch.Tensor:
         needed = self.workspace_size
@@ -94,23 +104,12 @@ class Executor:
                 raise InvalidArgument(f"workspace has {found}, expected {needed} contiguous ones", "workspace")
             block = workspace.detach().view(-1).view(torch.uint8)
         else:
-            block = DEVICE.view(size_t("workspace", workspace), (needed,), (1,), 0, torch.uint8)
+            try:
+                block = DEVICE.view(size_t("workspace", workspace), (needed,), (1,), 0, torch.uint8)
+            except DeviceMemoryError as fault:
+                raise DeviceMemoryError(f"workspace: {fault}", "workspace") from None
         start = -block.data_ptr() % memory.ALIGNMENT
         return block[start : start + self._size]
-
-    def _touches(
-        self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None, workspace: Any
-    ) -> list[Touch]:
-        """The device memory that the work reads and writes; torch's own tensors are none of it."""
-        targets = self.plan.call.spec.written(args, outs)
-        written = {id(view) for target in targets for view in (target if isinstance(target, list) else (target,))}
-        touches = []
-        for _, meta, view in self._bound:
-            start = view.data_ptr()
-            touches.append(Touch(start, start + meta.span, id(view) in written, meta.is_dense()))
-        if scratch is not None and not isinstance(workspace, torch.Tensor):
-            touches.append(Touch(scratch.data_ptr(), scratch.data_ptr() + scratch.numel(), True))
-        return touches
 
     def _operands(self) -> tuple[list[Any], list[Any]]:
         """The torch tensors to compute with: those found in phase one while they are what they were."""
@@ -142,16 +141,11 @@ class Executor:
 
 
 EXECUTORS: Table[Executor] = Table(
-    "aclOpExecutor", leak=lambda executor: Kind.EXECUTOR_LEAKED if executor.repeatable else Kind.EXECUTOR_NEVER_RUN
+    "aclOpExecutor",
+    leak=lambda executor: Kind.EXECUTOR_LEAKED if executor.repeatable else Kind.EXECUTOR_NEVER_RUN,
+    gone="an executor that was used up by phase two, or destroyed; to use one again, "
+    "aclSetAclOpExecutorRepeatable before phase two",
 )
-
-
-def _queue(stream: Any) -> Stream | None:
-    """The stream to enqueue on. A null one in a thread without a device is none: torch tensors need no runtime."""
-    if stream is not None and not (type(stream) is int and stream == 0):
-        return stream_of(stream)
-    context = context_or_none()
-    return None if context is None else context.default_stream
 
 
 def plan_executor(operator: Operator, arguments: Sequence[Any]) -> Executor:
@@ -161,7 +155,9 @@ def plan_executor(operator: Operator, arguments: Sequence[Any]) -> Executor:
     values = [resolve(param, value) for param, value in zip(params, arguments, strict=True)]
     args, outs = values[:inputs], values[inputs:]
     plan = operator.plan(args, outs, strict=True, soc=current_soc())
-    return Executor(plan, args, outs)
+    if plan.remark is not None:
+        remark(Kind.DOUBTFUL_ARGUMENT, f"{operator.spec.aclnn}GetWorkspaceSize: {plan.remark}")
+    return Executor(plan, args, outs, arguments)
 
 
 def resolve(param: Param, value: Any) -> Any:
@@ -202,7 +198,7 @@ def _is_handle(value: Any) -> bool:
 
 def _unchanged(found: Bound) -> bool:
     """True while an aclTensor has the description and the memory it was found with."""
-    tensor, meta, view = found
+    _, tensor, meta, view = found
     return tensor.meta is meta and tensor.view is view
 
 
@@ -219,7 +215,7 @@ def _require_storage(param: Param, tensor: torch.Tensor, meta: Meta) -> None:
         raise DeviceMemoryError(f"{param.aclnn} has a storage of {held} bytes, expected {needed}", param.aclnn)
 
 
-def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[Plain]) -> Any:
+def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[Plain], label: str | None = None) -> Any:
     """The torch tensors behind an operand; noted are aclTensors with what was found, and what was given as tensors."""
     if isinstance(value, torch.Tensor):
         plain.append((param, value, meta))
@@ -230,8 +226,9 @@ def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[P
             view = value.tensor()
         except AclgradError as fault:
             raise type(fault)(f"{param.aclnn}: {fault}", param.aclnn) from None
-        bound.append((value, value.meta, view))
+        bound.append((label or param.aclnn, value, value.meta, view))
         return view
     if type(value) is list and isinstance(param, TensorList | OutListParam):
-        return [_find(param, item, item_meta, bound, plain) for item, item_meta in zip(value, meta, strict=True)]
+        pairs = enumerate(zip(value, meta, strict=True))
+        return [_find(param, item, its, bound, plain, f"{param.aclnn}[{k}]") for k, (item, its) in pairs]
     return value

@@ -9,49 +9,48 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
-
-import torch
 
 from ... import acl as _acl  # noqa: F401  # the runtime's functions become known
 from ... import aclnn as _aclnn  # noqa: F401  # so do the operators'
 from ...core.errors import AclgradError, InvalidArgument, NullArgument
 from ..acl import raw
-from ..acl.arguments import member
 from ..acl.boundary import FUNCTIONS, aclnn_status, refusal, remember, runtime_code
-from ..acl.enums import SUCCESS, TORCH_DTYPES, AclDataType
-from . import places
+from ..acl.enums import SUCCESS
+from . import foreign, places
+from .pointers import PAGE, text_at, untouchable
 from .prototypes import COUNTS, NULLABLE_OUTS, Parameter, Prototype, Role, fingerprint, prototypes
+from .special import SPECIAL, app_log
 
 Function = Callable[..., Any]
 Reader = Callable[[Sequence[Any]], Any]
 
-PAGE = 4096
 LARGEST_RESULT = ctypes.sizeof(ctypes.c_uint64)
-LONGEST_TEXT = 1 << 16
-
-_thread = threading.local()
 
 
-def start(built_for: str, caller: int) -> tuple[Function, ...]:
+def start(built_for: str, caller: int, tracing: int, embedded: int) -> tuple[Function, ...]:
     """Called once by the library: its functions in the order of their numbers, then what takes note of exceptions.
 
-    `built_for` is the fingerprint of the prototypes it was built from, `caller` the address of the C function that
-    tells where a thread's present call came from.
+    `built_for` is the fingerprint of the prototypes it was built from; `embedded` says whether it has started this
+    Python. For `caller` and `tracing` see `places.use`.
     """
     if built_for != fingerprint():
         raise RuntimeError("the library was built from another version of aclgrad; run `aclgrad capi build` again")
-    places.use(caller)
+    places.use(caller, tracing, bool(embedded))
     table = prototypes()
-    return (*[adapter(prototype) for prototype in table], _note_exception)
+    return (*[adapter(prototype) for prototype in table], foreign_call, app_log, _note_exception)
+
+
+def foreign_call(name: int) -> int:
+    """A function of CANN that is only declared."""
+    return foreign.call((text_at("name", name) or b"").decode())
 
 
 def adapter(prototype: Prototype) -> Function:
     """The function that the library calls for a prototype, with one argument for each of its parameters."""
-    function = _SPECIAL.get(prototype.name, FUNCTIONS[prototype.name])
+    function = SPECIAL.get(prototype.name, FUNCTIONS[prototype.name])
     if all(param.role is Role.VALUE for param in prototype.params):
         return function
     readers = [_reader(prototype, index) for index in _indices(prototype, Role.VALUE, Role.TEXT, Role.ARRAY)]
@@ -86,7 +85,7 @@ def _reader(prototype: Prototype, index: int) -> Reader:
     """What turns the words of a call into the Python argument for one parameter."""
     param = prototype.params[index]
     if param.role is Role.TEXT:
-        return lambda words: _text(param.name, words[index])
+        return lambda words: text_at(param.name, words[index])
     if param.role is Role.ARRAY:
         names = [other.name for other in prototype.params]
         return _array_reader(param, index, names.index(COUNTS[param.name]))
@@ -98,39 +97,16 @@ def _array_reader(param: Parameter, index: int, count_index: int) -> Reader:
 
     def read(words: Sequence[Any]) -> Any:
         address, count = words[index], words[count_index]
+        if count < 0:
+            raise InvalidArgument(f"the number of {param.name} is {count}, expected at least 0", param.name)
         if not address:
             return None
         if not raw.accessible(address, count * size, write=False):
-            raise _untouchable(param.name, address, count * size, "readable")
+            raise untouchable(param.name, address, count * size, "readable")
         values = struct.unpack(f"{count}{code}", ctypes.string_at(address, count * size))
         return [value != 0 for value in values] if is_bool else values
 
     return read
-
-
-def _text(name: str, address: int) -> bytes | None:
-    """The string at an address, without its final zero."""
-    if not address:
-        return None
-    text = b""
-    while len(text) < LONGEST_TEXT:
-        start = address + len(text)
-        room = PAGE - start % PAGE
-        if not raw.accessible(start, room, write=False):
-            raise _untouchable(name, start, 1, "readable")
-        length = _length()(start, room)  # sees nothing behind the zero, as a sanitizer insists
-        text += ctypes.string_at(start, length)
-        if length < room:
-            return text
-    raise InvalidArgument(f"{name} has no end within {LONGEST_TEXT} bytes, expected a string", name)
-
-
-@cache
-def _length() -> Callable[[int, int], int]:
-    """C's strnlen."""
-    length: Any = ctypes.CDLL(None).strnlen
-    length.restype, length.argtypes = ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_size_t)
-    return length  # type: ignore[no-any-return]  # a ctypes function
 
 
 class _Slot:
@@ -153,7 +129,7 @@ class _Slot:
             if not self._nullable:
                 raise NullArgument(f"{self._name} is null, expected the address of a result", self._name)
         elif not raw.accessible(address, self._size, write=True):
-            raise _untouchable(self._name, address, self._size, "writable")
+            raise untouchable(self._name, address, self._size, "writable")
 
     def write(self, words: Sequence[Any], result: Any) -> None:
         """Put the result of a successful call where it belongs."""
@@ -191,57 +167,7 @@ def _allocate() -> Callable[[int], int | None]:
     return allocate  # type: ignore[no-any-return]  # a ctypes function
 
 
-def _untouchable(name: str, address: int, size: int, expected: str) -> InvalidArgument:
-    return InvalidArgument(f"{name} {address:#x} is not mapped for {size} bytes, expected {expected} memory", name)
-
-
 def _note_exception(function: int, error: BaseException) -> None:
     """Called by the library for an exception that no boundary has caught."""
     name = prototypes()[function].name
     remember(f"{name}: {type(error).__name__}: {error}")
-
-
-def _recent_message() -> bytes | None:
-    """The newest message of the thread; its bytes live until the thread's next call of this."""
-    message = FUNCTIONS["aclGetRecentErrMsg"]()
-    encoded = None if message is None else message.encode("utf-8", "backslashreplace")
-    _thread.message = encoded
-    return encoded
-
-
-def _soc_name() -> bytes | None:
-    name = FUNCTIONS["aclrtGetSocName"]()
-    return None if name is None else _lasting(name)
-
-
-@cache
-def _lasting(text: str) -> bytes:
-    """Bytes that live as long as the process."""
-    return text.encode()
-
-
-def _create_scalar(value: int, data_type: int) -> Any:
-    """What aclCreateScalar makes of the number at an address."""
-    try:
-        dtype = TORCH_DTYPES.get(member("dataType", data_type, AclDataType))
-        if value == 0:
-            raise NullArgument("value is null, expected the address of a number", "value")
-        if dtype is None:
-            return FUNCTIONS["aclCreateScalar"](0, data_type)
-        if not raw.accessible(value, dtype.itemsize, write=False):
-            raise _untouchable("value", value, dtype.itemsize, "readable")
-    except AclgradError as fault:
-        refusal("aclCreateScalar", fault, aclnn_status)
-        return 0
-    stored = bytearray(ctypes.string_at(value, dtype.itemsize))
-    if dtype is torch.bool:
-        stored[0] = stored[0] != 0
-    return FUNCTIONS["aclCreateScalar"](torch.frombuffer(stored, dtype=dtype)[0].item(), data_type)
-
-
-_SPECIAL: dict[str, Function] = {
-    "aclGetRecentErrMsg": _recent_message,
-    "aclrtGetSocName": _soc_name,
-    "aclCreateScalar": _create_scalar,
-}
-"""Functions whose pointers mean something else than everywhere."""

@@ -1,9 +1,11 @@
 /* How Python is started inside a C program, and how a guard calls it.
  *
  * Defined before this text: PROGRAM (the Python executable), ROOT (the folder of the package), MODULE (what answers
- * the calls), FINGERPRINT (of the signatures), MOST_ARGUMENTS. The guards follow it. The host program keeps its signal handlers, its locale, its working directory and its exit.
+ * the calls), FINGERPRINT (of the signatures), PYTHON_SERIES (as "3.11"), MOST_ARGUMENTS, and the numbers
+ * FOREIGN and APP_LOG of the two functions that are no interface's own. The guards follow it. The host program keeps its signal handlers, its locale, its working directory and its exit.
  */
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,16 +14,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_SIGNALS = 65, EXIT_GRACE_MILLISECONDS = 5000 };
+enum { MOST_SIGNALS = 65, EXIT_GRACE_MILLISECONDS = 5000, ANSWER_MILLISECONDS = 10000 };
 
 struct word {
-    enum kind { KIND_NUMBER, KIND_COUNT, KIND_REAL, KIND_FLAG, KIND_POINTER, KIND_TEXT } kind;
+    enum kind { KIND_NUMBER, KIND_COUNT, KIND_REAL, KIND_FLAG, KIND_POINTER, KIND_TEXT, KIND_NOTHING } kind;
     union {
         int64_t number;
         uint64_t count;
@@ -36,6 +43,7 @@ struct word {
 #define FLAG(x) ((struct word){KIND_FLAG, {.count = (x) ? 1 : 0}})
 #define POINTER(x) ((struct word){KIND_POINTER, {.pointer = (void *)(uintptr_t)(x)}})
 #define TEXT(x) ((struct word){KIND_TEXT, {.text = (x)}})
+#define NOTHING(x) ((struct word){KIND_NOTHING, {.number = (x)}})
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool usable; /* set when everything below is */
@@ -49,11 +57,34 @@ static Py_ssize_t function_count;
 
 static __thread bool booting;
 static __thread bool met; /* this thread has called before */
-static __thread void *caller; /* the return address of the call this thread is in */
 
-static void *present_caller(void)
+/* Where the call that this thread is in came from: return addresses, the innermost first. */
+enum { DEEPEST = 12, LIBRARY_FRAMES = 8 };
+static __thread struct {
+    size_t count;
+    void *addresses[DEEPEST];
+} calls;
+static int tracing; /* whether more than the innermost is wanted */
+
+static void *present_calls(void)
 {
-    return caller;
+    return &calls;
+}
+
+static void enter_call(void *from)
+{
+    calls.count = 1;
+    calls.addresses[0] = from;
+    if (tracing) {
+        void *found[DEEPEST + LIBRARY_FRAMES];
+        int depth = backtrace(found, DEEPEST + LIBRARY_FRAMES), first = 0;
+        while (first < depth && found[first] != from) {
+            first++;
+        }
+        for (int k = first + 1; k < depth && calls.count < DEEPEST; k++) {
+            calls.addresses[calls.count++] = found[k];
+        }
+    }
 }
 
 __attribute__((format(printf, 1, 2))) static void explain(const char *format, ...)
@@ -90,13 +121,87 @@ static void explain_exception(const char *what)
     Py_XDECREF(error);
 }
 
+/* The program that is to be Python: the user's choice, or the one that built the library. */
+static const char *chosen_python(void)
+{
+    const char *chosen = getenv("ACLGRAD_PYTHON");
+    return chosen && *chosen ? chosen : PROGRAM;
+}
+
+/* What a program answers when it is asked, as Python, for its version and its torch; false if it answers nothing. */
+static bool asked(const char *program, char *answer, size_t room)
+{
+    static char question[] = "import sys, importlib.util as u; "
+                             "sys.stdout.write('%d.%d %d' % (*sys.version_info[:2], u.find_spec('torch') is not None))";
+    char *arguments[] = {(char *)(uintptr_t)program, "-I", "-c", question, NULL};
+    extern char **environ;
+    posix_spawn_file_actions_t actions;
+    int ends[2], status = -1;
+    pid_t child;
+    if (pipe(ends) != 0) {
+        return false;
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    bool started = posix_spawn(&child, program, &actions, NULL, arguments, environ) == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    pid_t ended = 0;
+    for (int waited = 0; started && ended == 0 && waited < ANSWER_MILLISECONDS; waited++) {
+        ended = waitpid(child, &status, WNOHANG);
+        if (ended == 0) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    }
+    if (started && ended == 0) {
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+    }
+    ssize_t length = started && ended > 0 ? read(ends[0], answer, room - 1) : 0;
+    close(ends[0]);
+    answer[length > 0 ? length : 0] = 0;
+    return length > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* What keeps a program from being the Python of this library, added to what was explained; nothing if nothing is found. */
+static void explain_python(const char *program)
+{
+    char answer[64], version[16];
+    int has_torch = 0;
+    if (!asked(program, answer, sizeof answer) || sscanf(answer, "%15s %d", version, &has_torch) != 2) {
+        explain("%s is not a Python; set ACLGRAD_PYTHON to one of version " PYTHON_SERIES, program);
+    } else if (strcmp(version, PYTHON_SERIES) != 0) {
+        explain("%s is Python %s, and the library was built for " PYTHON_SERIES
+                "; set ACLGRAD_PYTHON to one of that version, or build the library anew with this one", program, version);
+    } else if (!has_torch) {
+        explain("%s is a Python without torch; set ACLGRAD_PYTHON to one that has it", program);
+    }
+}
+
+/* False, with an explanation, for what cannot be run at all. */
+static bool is_runnable(const char *program)
+{
+    struct stat found;
+    if (stat(program, &found) != 0) {
+        explain("there is no Python at %s (%s); set ACLGRAD_PYTHON, or build the library anew", program, strerror(errno));
+    } else if (!S_ISREG(found.st_mode)) {
+        explain("%s is no file, so no Python; set ACLGRAD_PYTHON, or build the library anew", program);
+    } else if (access(program, X_OK) != 0) {
+        explain("%s cannot be run (%s); set ACLGRAD_PYTHON, or build the library anew", program, strerror(errno));
+    } else {
+        return true;
+    }
+    return false;
+}
+
 /* Python of our own: inside the environment PROGRAM belongs to, deaf to PYTHON* variables, PATH and working directory. */
 static bool start_python(void)
 {
-    const char *chosen = getenv("ACLGRAD_PYTHON");
-    const char *program = chosen && *chosen ? chosen : PROGRAM;
-    if (access(program, X_OK) != 0) {
-        explain("there is no Python at %s; set ACLGRAD_PYTHON, or build the library anew", program);
+    const char *program = chosen_python();
+    if (!is_runnable(program)) {
         return false;
     }
     if (strncmp(Py_GetVersion(), PY_VERSION " ", sizeof PY_VERSION) != 0) {
@@ -119,6 +224,7 @@ static bool start_python(void)
     }
     if (PyStatus_Exception(status)) {
         explain("Python cannot start with %s: %s", program, status.err_msg ? status.err_msg : "no reason given");
+        explain_python(program);
         return false;
     }
     embedded = true;
@@ -139,8 +245,9 @@ static bool load_functions(void)
     PyObject *module = PyImport_ImportModule(MODULE);
     PyObject *found = NULL;
     if (module) {
-        found = PyObject_CallMethod(module, "start", "sK", FINGERPRINT,
-                                    (unsigned long long)(uintptr_t)&present_caller);
+        found = PyObject_CallMethod(module, "start", "sKKi", FINGERPRINT,
+                                    (unsigned long long)(uintptr_t)&present_calls,
+                                    (unsigned long long)(uintptr_t)&tracing, (int)embedded);
     }
     if (found && PyTuple_Check(found)) {
         functions = found;
@@ -248,7 +355,13 @@ static bool boot_python(void)
     if (dladdr((void *)(uintptr_t)&Py_IsInitialized, &found)) {
         dlopen(found.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
     }
-    if ((!Py_IsInitialized() && !start_python()) || !load_functions()) {
+    if (!Py_IsInitialized() && !start_python()) {
+        return false;
+    }
+    if (!load_functions()) {
+        if (embedded) {
+            explain_python(chosen_python());
+        }
         return false;
     }
     if (embedded && (atexit(finish) != 0 || pthread_atfork(NULL, NULL, forbid_in_child) != 0)) {
@@ -314,6 +427,7 @@ static bool unpacked(PyObject *answer, struct word *word)
     case KIND_COUNT: word->as.count = PyLong_AsUnsignedLongLong(answer); break;
     case KIND_REAL: word->as.real = PyFloat_AsDouble(answer); break;
     case KIND_TEXT: word->as.text = answer == Py_None ? NULL : PyBytes_AsString(answer); break;
+    case KIND_NOTHING: break;
     default: word->as.pointer = PyLong_AsVoidPtr(answer); break;
     }
     return !PyErr_Occurred();
@@ -361,11 +475,28 @@ static struct word call(int function, const struct word *arguments, int count, v
     inside++;
     if (!is_refused()) {
         PyGILState_STATE gil = enter_python();
-        caller = from;
+        enter_call(from);
         result = answered(function, arguments, count, failed);
-        caller = NULL;
+        calls.count = 0;
         PyGILState_Release(gil);
     }
     inside--;
     return result;
+}
+
+/* A function that is only declared: Python leaves a message that names it, and answers with the code. */
+__attribute__((visibility("hidden"))) long aclgrad_foreign(const char *name, void *from, long failed)
+{
+    return (long)call(FOREIGN, (const struct word[]){POINTER(name)}, 1, from, NUMBER(failed)).as.number;
+}
+
+void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, fmt);
+    vsnprintf(text, sizeof text, fmt ? fmt : "", arguments);
+    va_end(arguments);
+    call(APP_LOG, (const struct word[]){NUMBER(logLevel), POINTER(func), POINTER(file), COUNT(line), POINTER(text)}, 5,
+         __builtin_return_address(0), NOTHING(0));
 }

@@ -24,9 +24,10 @@ from pathlib import Path
 import torch
 
 from ..._version import __version__
-from .guards import guards
+from . import foreign
+from .guards import foreign_stubs, guards
 from .headers import headers
-from .installation import CMAKE, LINKED, SET_ENV
+from .installation import LINKS, NAMES, texts
 from .installation import Installation as Installation
 from .prototypes import fingerprint, prototypes
 
@@ -34,8 +35,6 @@ PACKAGE_ROOT = Path(__file__).parents[3]
 CACHE_VARIABLE = "ACLGRAD_CACHE"
 LIBRARY = "libaclgrad_capi.so"
 SEAL = ".seal"  # a hash of a build's files
-NAMES = ("ascendcl", "acl_rt", "nnopbase", "opapi", "opapi_math", "opapi_nn", "cust_opapi")
-"""What programs link with; all of them are the one library."""
 _OPTIONS = ("-std=c11", "-O2", "-g0", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra")
 
 
@@ -111,14 +110,14 @@ def _write_all(root: Path, place: Path) -> Installation:
     made = Installation(root)
     for name, text in headers(prototypes()).items():
         _write(made.include / name, text)
-    _write(root / "set_env.sh", SET_ENV.format(place=shlex.quote(str(place.absolute()))))
-    libraries = [f"${{_aclgrad_root}}/lib64/lib{name}.so" for name in LINKED]
-    _write(made.cmake / "aclgrad-config.cmake", CMAKE.format(libraries=";".join(libraries)))
+    for name, text in texts(place.absolute()).items():
+        _write(root / name, text)
     _compile(made)
-    for name in NAMES:
-        link = made.lib / f"lib{name}.so"
+    for name, target in {**LINKS, **{f"lib64/lib{name}.so": LIBRARY for name in NAMES}}.items():
+        link = root / name
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
-        link.symlink_to(LIBRARY)
+        link.symlink_to(target)
     return made
 
 
@@ -174,9 +173,16 @@ def source() -> str:
         "ROOT": str(PACKAGE_ROOT),
         "FINGERPRINT": fingerprint(),
         "MODULE": f"{__package__}.adapters",
+        "PYTHON_SERIES": "{}.{}".format(*sys.version_info[:2]),
     }
     defined = [f"#define {name} {_c_string(value)}" for name, value in constants.items()]
-    defined.append(f"#define MOST_ARGUMENTS {max(len(prototype.params) for prototype in prototypes())}")
+    served = prototypes()
+    numbers = {
+        "MOST_ARGUMENTS": max(len(prototype.params) for prototype in served),
+        "FOREIGN": len(served),
+        "APP_LOG": len(served) + 1,
+    }
+    defined += [f"#define {name} {value}" for name, value in numbers.items()]
     included = [f'#include "{header}"' for header in dict.fromkeys(p.header for p in prototypes())]
     head = ["#define _GNU_SOURCE 1", "#define PY_SSIZE_T_CLEAN", "#include <Python.h>", *included, *defined]
     boot = Path(__file__).with_name("boot.c").read_text(encoding="utf-8")
@@ -210,11 +216,12 @@ def _compile(made: Installation) -> None:
         raise Unavailable(f"Python.h is not in {include}; install the development package of this Python")
     made.lib.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="aclgrad-") as folder:
-        text = Path(folder) / "capi.c"
-        text.write_text(source(), encoding="utf-8")
+        sources = [Path(folder) / "capi.c", Path(folder) / "foreign.c"]
+        sources[0].write_text(source(), encoding="utf-8")
+        sources[1].write_text(foreign_stubs(foreign.every_function()), encoding="utf-8")
         compiled = made.lib / f".{LIBRARY}.{os.getpid()}"
         command = [
-            *c_compiler(), *_OPTIONS, f"-I{made.include}", f"-I{include}", str(text), "-o", str(compiled),
+            *c_compiler(), *_OPTIONS, f"-I{made.include}", f"-I{include}", *map(str, sources), "-o", str(compiled),
             str(python), f"-Wl,--disable-new-dtags,-rpath,{python.parent}", "-Wl,-z,nodelete", "-ldl",
         ]  # fmt: skip
         try:
@@ -227,9 +234,9 @@ def _compile(made: Installation) -> None:
 
 
 def _key() -> str:
-    texts = headers(prototypes())
-    parts = (__version__, source(), sys.version, torch.__version__, str(shared_python()), SET_ENV, CMAKE)
-    return _digest(*parts, json.dumps(texts), *_OPTIONS)
+    files = json.dumps([headers(prototypes()), texts(Path()), LINKS, NAMES])
+    parts = (__version__, source(), sys.version, torch.__version__, str(shared_python()))
+    return _digest(*parts, files, *_OPTIONS)
 
 
 def _digest(*texts: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..acl.enums import AclError, AclnnStatus
-from .prototypes import ENUM_TYPES, VALUE_TYPES, Parameter, Prototype
+from .foreign import Foreign
+from .prototypes import CALLBACKS, RUNTIME_HANDLES, VALUE_TYPES, Parameter, Prototype
 
 _UNSIGNED = ("size_t", "uint32_t", "uint64_t", "aclFloat16")
 _REAL = ("float", "double")
@@ -15,14 +18,44 @@ def guards(prototypes: tuple[Prototype, ...]) -> str:
 
 
 def _guard(index: int, prototype: Prototype) -> str:
+    returned = "" if prototype.returns == "void" else f"return ({prototype.returns})"
     words = ", ".join([f"{_word(param.type)}({param.name})" for param in prototype.params])
     arguments = f"(const struct word[]){{{words}}}, {len(prototype.params)}" if words else "NULL, 0"
     failed = failure(prototype)
     return (
         f"{prototype}\n{{\n"
-        f"    return ({prototype.returns})call({index}, {arguments},\n"
+        f"    {returned}call({index}, {arguments},\n"
         f"        __builtin_return_address(0), {failed}).as.{_MEMBERS[failed.partition('(')[0]]};\n}}\n"
     )
+
+
+def foreign_stubs(functions: Sequence[Foreign]) -> str:
+    """C definitions of functions that are only declared: without their parameters, which nobody looks at."""
+    lines = [
+        "#include <stddef.h>",
+        "#include <stdint.h>",
+        "long aclgrad_foreign(const char *name, void *from, long failed);",
+        "#define CALLED(name, failed) aclgrad_foreign(#name, __builtin_return_address(0), failed)",
+        "#define CODE(name, failed) int name(void) { return (int)CALLED(name, failed); }",
+        "#define SIZE(name, failed) size_t name(void) { CALLED(name, failed); return 0; }",
+        "#define ADDRESS(name, failed) void *name(void) { CALLED(name, failed); return NULL; }",
+        "#define MEMBER(name, failed) int name(void) { CALLED(name, failed); return -1; }",
+        "#define NOTHING(name, failed) void name(void) { CALLED(name, failed); }",
+    ]
+    return "\n".join([*lines, *(f"{_stub(each.returns)}({each.name}, {_failed(each)})" for each in functions), ""])
+
+
+def _stub(returns: str) -> str:
+    if returns in ("aclError", "aclnnStatus"):
+        return "CODE"
+    if returns in ("aclDataType", "aclFormat"):
+        return "MEMBER"
+    return "NOTHING" if returns == "void" else "SIZE" if returns in ("size_t", "uint32_t") else "ADDRESS"
+
+
+def _failed(function: Foreign) -> int:
+    """The code when Python cannot answer."""
+    return int(AclnnStatus.ACLNN_ERR_INNER if function.returns == "aclnnStatus" else AclError.ACL_ERROR_INTERNAL_ERROR)
 
 
 def failure(prototype: Prototype) -> str:
@@ -33,18 +66,31 @@ def failure(prototype: Prototype) -> str:
         "aclError": f"NUMBER({AclError.ACL_ERROR_INTERNAL_ERROR:d})",
         "aclnnStatus": f"NUMBER({AclnnStatus.ACLNN_ERR_INNER:d})",
         "const char *": "TEXT(NULL)",
+        "void": "NOTHING(0)",
+        "aclDataType": "NUMBER(-1)",
+        "aclFormat": "NUMBER(-1)",
         "float": "REAL(NAN)",
     }
+    if prototype.returns in special:
+        return special[prototype.returns]
     kind = _word(prototype.returns)
-    return special.get(prototype.returns, f"{kind}({'NULL' if kind == 'POINTER' else 0})")
+    return f"{kind}({'NULL' if kind == 'POINTER' else 0})"
 
 
-_MEMBERS = {"NUMBER": "number", "COUNT": "count", "REAL": "real", "FLAG": "count", "POINTER": "pointer", "TEXT": "text"}
+_MEMBERS = {
+    "NUMBER": "number",
+    "COUNT": "count",
+    "REAL": "real",
+    "FLAG": "count",
+    "POINTER": "pointer",
+    "TEXT": "text",
+    "NOTHING": "number",
+}
 
 
 def _word(c_type: str) -> str:
     """The macro of `boot.c` that packs a value of this type."""
-    if Parameter(c_type, "").is_pointer or (c_type.startswith("aclrt") and c_type not in ENUM_TYPES):
+    if Parameter(c_type, "").is_pointer or c_type in (*RUNTIME_HANDLES, *CALLBACKS):
         return "POINTER"
     if c_type not in VALUE_TYPES:
         raise ValueError(f"no word for C type {c_type!r}")

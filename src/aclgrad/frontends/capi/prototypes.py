@@ -1,6 +1,6 @@
 """The C signature of every function, and what each parameter is for.
 
-The runtime and meta functions stand in a table of C declarations; an operator's pair follows from its contract.
+The runtime and meta functions stand in declarations.txt; an operator's pair follows from its contract.
 Header files, guards and adapters are all made from these prototypes.
 """
 
@@ -12,22 +12,34 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...core.registry import aclnn_operators
 from ...core.spec import BoolArray, Flag, Float, Int, OpSpec, Out, OutList, Param, Tensor, TensorList
 from ..acl import enums
-from .declarations import DECLARATIONS
+
+DECLARATIONS = Path(__file__).with_name("declarations.txt")
 
 ENUM_TYPES = {
     "aclDataType": enums.AclDataType,
     "aclFormat": enums.AclFormat,
+    "aclMemType": enums.MemType,
+    "aclSysParamOpt": enums.SysParamOpt,
+    "aclLogLevel": enums.LogLevel,
     "aclrtMemcpyKind": enums.MemcpyKind,
     "aclrtMemMallocPolicy": enums.MallocPolicy,
     "aclrtMemAttr": enums.MemAttr,
     "aclrtStreamStatus": enums.StreamStatus,
     "aclrtEventRecordedStatus": enums.EventRecordedStatus,
+    "aclrtEventStatus": enums.EventStatus,
+    "aclrtEventWaitStatus": enums.EventWaitStatus,
+    "aclrtRunMode": enums.RunMode,
+    "aclrtCallbackBlockType": enums.CallbackBlockType,
+    "aclrtDeviceStatus": enums.DeviceStatus,
+    "aclrtLastErrLevel": enums.LastErrLevel,
+    "aclrtMemLocationType": enums.MemLocationType,
 }
 OPAQUE_TYPES = (
     "aclTensor",
@@ -40,10 +52,12 @@ OPAQUE_TYPES = (
     "aclOpExecutor",
 )
 RUNTIME_HANDLES = ("aclrtStream", "aclrtContext", "aclrtEvent")
+CALLBACKS = ("aclrtCallback", "aclrtHostFunc")
 
 Element: TypeAlias = "type[Any]"  # a simple type of ctypes
 ADDRESS = ctypes.c_size_t
 VALUE_TYPES: dict[str, Element] = {
+    "int": ctypes.c_int,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
     "uint32_t": ctypes.c_uint32,
@@ -56,11 +70,14 @@ VALUE_TYPES: dict[str, Element] = {
     "aclnnStatus": ctypes.c_int32,
     "aclFloat16": ctypes.c_uint16,
     **dict.fromkeys(ENUM_TYPES, ctypes.c_int),
-    **dict.fromkeys(RUNTIME_HANDLES, ADDRESS),
+    **dict.fromkeys((*RUNTIME_HANDLES, *CALLBACKS), ADDRESS),
 }
 """How a C type that is no pointer lies in memory."""
 
-COUNTS = {"viewDims": "viewDimsNum", "stride": "viewDimsNum", "storageDims": "storageDimsNum", "value": "size"}
+COUNTS = {
+    "viewDims": "viewDimsNum", "stride": "viewDimsNum", "storageDims": "storageDimsNum", "value": "size",
+    "dims": "numDims",
+}  # fmt: skip
 """The parameter that says how many elements an array parameter has."""
 
 NULLABLE_OUTS = ("refCount",)
@@ -130,9 +147,16 @@ class Prototype:
 
 
 def prototypes() -> tuple[Prototype, ...]:
-    """Every function of the C interface."""
-    table = [prototype for header, text in DECLARATIONS.items() for prototype in _parse(header, text)]
-    return (*table, *(prototype for operator in aclnn_operators() for prototype in pair(operator.spec)))
+    """Every function of the C interface that is served."""
+    return (*_table(), *(prototype for operator in aclnn_operators() for prototype in pair(operator.spec)))
+
+
+@cache
+def _table() -> tuple[Prototype, ...]:
+    """The functions that are no operators'."""
+    sections = re.split(r"^\[(.*)\]$", DECLARATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    pairs = zip(sections[::2], sections[1::2], strict=True)
+    return tuple(prototype for header, text in pairs for prototype in _parse(header, text))
 
 
 def fingerprint() -> str:
@@ -143,7 +167,7 @@ def fingerprint() -> str:
 
 def pair(spec: OpSpec) -> tuple[Prototype, Prototype]:
     """The two phases of an operator."""
-    header = f"aclnnop/{spec.header or _snake(spec.aclnn)}.h"
+    header = f"aclnnop/{spec.header or snake(spec.aclnn)}.h"
     operands = [Parameter(_c_type(param), param.aclnn) for param in (*spec.args, *spec.outs)]
     size, executor = Parameter("uint64_t *", "workspaceSize"), Parameter("aclOpExecutor **", "executor")
     launch = (
@@ -178,7 +202,8 @@ def _c_type(param: Param) -> str:
     return _C_TYPES[type(param)]
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
+    """A function's name in lower case, with an underscore before each capital that follows something else."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 

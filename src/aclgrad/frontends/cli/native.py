@@ -1,4 +1,4 @@
-"""aclgrad cc | config | capi build: for C and C++ programs."""
+"""aclgrad cc | config | check | capi build: for C and C++ programs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ..capi import build
+from .check import check
 
 _NOT_LINKING = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 _CXX_SUFFIXES = {".cc", ".cpp", ".cxx", ".c++", ".C", ".cp"}
@@ -26,9 +27,9 @@ def _group() -> None:
 
 @capi.command("build")
 def build_files(
-    out: Annotated[Path, typer.Option(help="The folder to write include/, lib64/ and set_env.sh into.")],
+    out: Annotated[Path, typer.Option(help="The folder to write include/, lib64/, set_env.sh and the rest into.")],
 ) -> None:
-    """Write headers and libraries in the layout that CANN's CMake samples expect, and a set_env.sh to source."""
+    """Write headers and libraries into a folder like that of CANN, where samples build; set_env.sh is to be sourced."""
     with _reported():
         try:
             made = build.write_installation(out.absolute())
@@ -62,14 +63,15 @@ def config(
     cflags: Annotated[bool, typer.Option("--cflags", help="Options for the compiler.")] = False,
     libs: Annotated[bool, typer.Option("--libs", help="Options for the linker.")] = False,
     cmake_dir: Annotated[bool, typer.Option("--cmake-dir", help="The folder for aclgrad_DIR of CMake.")] = False,
+    home: Annotated[bool, typer.Option("--home", help="The folder that is like CANN's, for ASCEND_HOME_PATH.")] = False,
 ) -> None:
-    """What a build of one's own needs: compiler and linker options, or the folder of the CMake package."""
-    if not (cflags or libs or cmake_dir):
-        raise typer.BadParameter("expected at least one of --cflags, --libs and --cmake-dir")
+    """What a build of one's own needs: compiler and linker options, or the folders that it looks for."""
+    if not (cflags or libs or cmake_dir or home):
+        raise typer.BadParameter("expected at least one of --cflags, --libs, --cmake-dir and --home")
     with _reported():
         made = build.installation()
     words = [*(made.compile_flags if cflags else []), *(made.link_flags if libs else [])]
-    typer.echo(shlex.join([*words, *([str(made.cmake)] if cmake_dir else [])]))
+    typer.echo(shlex.join([*words, *([str(made.cmake)] if cmake_dir else []), *([str(made.root)] if home else [])]))
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -81,6 +83,7 @@ def add_commands(app: typer.Typer) -> None:
     }
     app.command(context_settings=to_the_compiler)(cc)
     app.command()(config)
+    app.command(context_settings={"allow_interspersed_args": False})(check)
     app.add_typer(capi, name="capi")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from ...core.dispatch import is_watched
 
@@ -22,18 +21,9 @@ REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 """What torch raises for arguments that do not fit."""
 
 
-_PLAIN = (Tensor, Parameter, type(None))
-
-
-def is_served(input: Tensor, *others: Tensor | None) -> bool:
-    """Whether torch may serve a call of these: they are torch's own tensors on a CPU, and nobody traces the call."""
-    return (
-        enabled
-        and type(input) is Tensor
-        and input.is_cpu
-        and not is_watched()
-        and (not others or all(type(other) in _PLAIN for other in others))
-    )
+def is_served(input: Tensor) -> bool:
+    """Whether torch may serve a call with this input: it is in a CPU's memory, and nobody traces the call."""
+    return enabled and type(input) is Tensor and input.is_cpu and not is_watched()
 
 
 def is_exact(tensor: Tensor) -> bool:

@@ -146,6 +146,7 @@ linear_cross_entropy_backward = register(
             Out("weight_grad", "weightGradOut", HALVES, shape_of("weight"), dtype_of("input"), generous=GENEROUS),
         ),
         dims=_dims,
+        unread=lambda call: () if call["softmax"] is None else tuple(map(call.label, STATISTICS)),
         flops=_flops,
         rules=(
             probabilities_have_a_source,

@@ -72,6 +72,17 @@ def range_of_vocabulary(call: Call) -> None:
         raise InvalidArgument(f"{label} is {end}, expected at least {call.label('vocab_start_index')} = {start}", label)
 
 
+def end_seems_inclusive(call: Call) -> str | None:
+    """The document's words suggest end = start + V − 1; kernel and tests of the device leave the end out."""
+    start, end, rows = call["vocab_start_index"], call["vocab_end_index"], call["weight"].shape[0]
+    if end != start + rows - 1:
+        return None
+    return (
+        f"{call.label('vocab_end_index')} is {end} for {rows} rows of {call.label('weight')} from {start} on: the end "
+        f"does not belong to the range, so targets of the last row count as another shard's; {end + 1} is all rows"
+    )
+
+
 def _statistic(name: str, aclnn: str) -> Out:
     return Out(name, aclnn, (F32,), lambda call: (call.dims.BT,), wide_of("input"), generous=(F64,), rounded_as="input")
 
@@ -103,6 +114,7 @@ linear_online_max_sum = register(
         ),
         dims=_dims,
         flops=product_flops,
+        remark=end_seems_inclusive,
         rules=(
             required("input", "weight", "target", *OUTPUTS),
             supported_dtypes("input", "weight", "target"),
@@ -187,6 +199,7 @@ cross_entropy_with_max_sum = register(
             ),
         ),
         dims=lambda call: LossDims(call["logits_max"].shape[0]),
+        unread=lambda call: (call.label("input"), call.label("weight")),  # the document has no use for them yet
         rules=(
             required(*LOCAL_STATISTICS, "loss"),
             given_logits(required("softmax")),

@@ -144,6 +144,12 @@ def dropout_is_not_applied(call: Call) -> None:
 _mentioned: list[bool] = []
 
 
+def values_of_biases(call: Call) -> list[str]:
+    """A gradient depends on whether there are biases and not on what they are."""
+    count = len(call["params"]) if call["has_bias"] else 0
+    return [f"{call.label('params')}[{k}]" for k in range(count) if k % 4 >= 2]
+
+
 def _wanted(index: int) -> Callable[[Call], bool]:
     def wanted(call: Call) -> bool:
         mask = call["output_mask"]
@@ -255,6 +261,7 @@ lstm_backward = register(
             ),
         ),
         dims=_backward_dims,
+        unread=values_of_biases,
         flops=lambda call: call.dims.backward_flops(*(_wanted(k)(call) for k in (0, 1, 3))),
         rules=(
             required("input", "hx", "params"),

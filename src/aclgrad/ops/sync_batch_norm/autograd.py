@@ -13,17 +13,15 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...core.autograd import Gradient, again, final
+from ...core.autograd import Gradient, again
 from ...core.dispatch import is_plain
 from ...core.textbook import textbook
 from . import reference, spec, spec_training
 
-ONCE = "the gradient of a batch norm over several processes cannot be differentiated again; within one process it can"
-
 
 def normalised(*arguments: Any) -> Tensor:
     """`Normalised` of these arguments, also in forward mode and where a transform of `torch.func` is active."""
-    if forward_ad._current_level >= 0 and arguments[-1] is None:
+    if forward_ad._current_level >= 0:
         return _formula(*arguments)
     node = _Transformed if torch._C._are_functorch_transforms_active() else Normalised
     return node.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
@@ -34,7 +32,7 @@ def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
     output, mean, invstd = found
     if forward_ad._current_level >= 0:
         x, weight, bias, eps = arguments
-        return _formula(x, weight, bias, eps, None)
+        return _formula(x, weight, bias, eps)
     if torch._C._are_functorch_transforms_active():
         return _TrainedInTransforms.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
     if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in arguments[:3]):
@@ -66,7 +64,7 @@ class Trained(torch.autograd.Function):
         results = [gradient if wanted else None for gradient, wanted in zip(found, wants, strict=True)]
         if torch.is_grad_enabled():
             bias = torch.zeros_like(mean) if wants[2] else None  # its values are of no interest
-            results = again(_formula, (x, weight, bias, ctx.eps, None), gradients, (*results, None, None))[:3]
+            results = again(_formula, (x, weight, bias, ctx.eps), gradients, (*results, None))[:3]
         return None, None, None, *results, None
 
 
@@ -94,7 +92,7 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: input, weight, bias, mean, invstd, counts [W], eps, and how sums are reduced (or None)."""
+        """`arguments`: input, weight, bias, mean, invstd, counts [1], eps."""
         _keep(ctx, arguments)
         return _elements(*arguments)
 
@@ -105,11 +103,9 @@ class Normalised(torch.autograd.Function):
         x, weight, mean, *_ = ctx.saved_tensors
         with torch.no_grad():
             found = _gradients(ctx, grad)
-        if ctx.reduce is not None:
-            return *final(ONCE, found, grad, x), *[None] * 5
         bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
-        inputs = (x, weight, bias, *[None] * 3, ctx.eps, None)
-        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 5)))
+        inputs = (x, weight, bias, *[None] * 3, ctx.eps)
+        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 4)))
 
 
 def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
@@ -123,8 +119,6 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
         grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
     grad_x = None
     if wants_x:
-        if ctx.reduce is not None:
-            sum_dy, sum_dy_xmu = ctx.reduce(sum_dy, sum_dy_xmu)
         grad_x = torch.ops.aclgrad.batch_norm_elemt_backward(grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
     return [grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None]
 
@@ -132,7 +126,7 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
 def _formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
     """The same in torch's own operations, from the batch alone."""
     wide = torch.promote_types(x.dtype, torch.float32)
-    *_, eps, _ = rest
+    *_, eps = rest
     weight, bias = (None if vector is None else vector.to(wide) for vector in (weight, bias))
     y, *_ = reference.batch_norm(x.to(wide), weight, bias, None, None, 0.0, eps)
     return y.to(x.dtype)
@@ -153,12 +147,12 @@ class _Transformed(Normalised):
 
 
 def _keep(ctx: Any, arguments: tuple[Any, ...]) -> None:
-    x, weight, _, mean, invstd, counts, ctx.eps, ctx.reduce = arguments
+    x, weight, _, mean, invstd, counts, ctx.eps = arguments
     ctx.save_for_backward(x, weight, mean, invstd, counts)
 
 
 def _elements(*arguments: Any) -> Tensor:
-    x, weight, bias, mean, invstd, _, eps, _ = arguments
+    x, weight, bias, mean, invstd, _, eps = arguments
     return torch.ops.aclgrad.batch_norm_elemt(x, weight, bias, mean, invstd, eps)  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from .._shared.small import REFUSALS, is_exact, is_served
 
@@ -17,12 +18,14 @@ FLAT, PLANES = 1 << 16, 1 << 14
 FLAT_FIXED, PLANES_FIXED = 1 << 16, 1 << 12
 """The same in evaluation."""
 
+_PLAIN = (Tensor, Parameter, type(None))
+
 
 def _is_small(input: Tensor, vectors: tuple[Tensor | None, ...], most: int) -> bool:
-    if not 0 < input.numel() <= most or not is_served(input, *vectors) or not is_exact(input):
+    if not 0 < input.numel() <= most or not is_served(input) or not is_exact(input):
         return False
     dtype = input.dtype
-    return input.is_contiguous() and all(vector is None or vector.dtype == dtype for vector in vectors)
+    return input.is_contiguous() and all(type(v) in _PLAIN and (v is None or v.dtype == dtype) for v in vectors)
 
 
 def by_the_batch(

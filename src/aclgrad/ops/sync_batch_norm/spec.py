@@ -143,6 +143,7 @@ batch_norm_gather_stats_with_counts = register(
             Out("invstd_all", "invstdAll", FLOATS, _vector, promoted("mean", "input"), generous=(F64,)),
         ),
         dims=lambda call: ProcessDims(call["mean"].shape[0], call["input"].shape[1]),
+        unread=lambda call: (call.label("input"),),  # it says how many channels there are
         rules=(
             required("input", "mean", "invstd", "counts", "mean_all", "invstd_all"),
             both_or_no_running_statistics,
@@ -207,6 +208,7 @@ batch_norm_reduce_backward = register(
     OpSpec(
         name="batch_norm_reduce_backward",
         aclnn="aclnnBatchNormReduceBackward",
+        header="aclnn_batch_norm_backward_reduce",
         summary="sums over the batch that the gradient of synchronised batch norm needs",
         package=__package__,
         args=(

@@ -8,6 +8,7 @@ from .. import devices
 from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import CONTEXTS, Context, device_id
 from ..enums import SUCCESS, AclError
+from .stream import seconds
 
 
 @runtime_call("aclrtSetDevice", code_only)
@@ -50,6 +51,14 @@ def synchronize_device() -> int:
     return SUCCESS
 
 
+@runtime_call("aclrtSynchronizeDeviceWithTimeout", code_only)
+def synchronize_device_with_timeout(timeout: Any) -> int:
+    """Like `synchronize_device`, for at most `timeout` milliseconds for each stream; -1 waits for ever."""
+    limit = seconds(timeout)
+    devices.synchronize_streams(devices.current_context().device, limit)
+    return SUCCESS
+
+
 @runtime_call("aclrtCreateContext", after(0))
 def create_context(device: Any) -> tuple[int, int]:
     """A context besides the primary one, current in the calling thread: (context, ret)."""
@@ -65,7 +74,7 @@ def destroy_context(context: Any) -> int:
     if found.primary:
         raise AclRuntimeError(
             AclError.ACL_ERROR_INVALID_PARAM,
-            "context is the primary one of its device, expected one of create_context (see reset_device)",
+            "context is the primary one of its device, expected one of aclrtCreateContext (see aclrtResetDevice)",
         )
     CONTEXTS.pop(context, "context").release()
     return SUCCESS

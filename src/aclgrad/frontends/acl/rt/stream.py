@@ -1,4 +1,4 @@
-"""Streams and events."""
+"""Streams."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from typing import Any
 
 from ....core.errors import InvalidArgument
 from .. import devices, findings, ordering
-from ..arguments import INT32_MAX, INT32_MIN, UINT32_MAX, integer
+from ..arguments import INT32_MAX, INT32_MIN, UINT32_MAX, UINT64_MAX, integer
 from ..boundary import after, code_only, runtime_call
-from ..devices import EVENTS, stream_of
-from ..enums import SUCCESS, EventRecordedStatus, StreamStatus
-from ..events import Event
+from ..devices import any_stream, current_context
+from ..enums import SUCCESS, FailureMode, StreamStatus
 
 FOREVER = -1
 MILLISECONDS = 1e-3
+LEAST_PRIORITY, GREATEST_PRIORITY = 7, 0
+
+
+def seconds(timeout: Any) -> float | None:
+    """A timeout in milliseconds as seconds; None for -1, which waits for ever."""
+    milliseconds = integer("timeout", timeout, INT32_MIN, INT32_MAX)
+    if milliseconds <= 0 and milliseconds != FOREVER:
+        raise InvalidArgument(f"timeout is {milliseconds}, expected -1 or a positive number of milliseconds")
+    return None if milliseconds == FOREVER else milliseconds * MILLISECONDS
 
 
 @runtime_call("aclrtCreateStream", after(0))
@@ -24,10 +32,12 @@ def create_stream() -> tuple[int, int]:
 
 @runtime_call("aclrtCreateStreamWithConfig", after(0))
 def create_stream_with_config(priority: Any, flag: Any) -> tuple[int, int]:
-    """Like `create_stream`; priority and flag are hints without effect here."""
-    integer("priority", priority, 0, UINT32_MAX)
-    integer("flag", flag, 0, UINT32_MAX)
-    return devices.create_stream(), SUCCESS
+    """Like `create_stream`; priority and flag are hints, which are remembered and have no effect here."""
+    chosen = integer("priority", priority, 0, UINT32_MAX), integer("flag", flag, 0, UINT32_MAX)
+    handle = devices.create_stream()
+    stream = devices.STREAMS.get(handle, "stream")
+    stream.priority, stream.flags = chosen
+    return handle, SUCCESS
 
 
 @runtime_call("aclrtDestroyStream", code_only)
@@ -37,95 +47,75 @@ def destroy_stream(stream: Any) -> int:
     return SUCCESS
 
 
+@runtime_call("aclrtDestroyStreamForce", code_only)
+def destroy_stream_force(stream: Any) -> int:
+    """Destroy the stream with what it has not begun."""
+    devices.destroy_stream(stream, force=True)
+    return SUCCESS
+
+
+@runtime_call("aclrtStreamGetPriority", after(0))
+def stream_get_priority(stream: Any) -> tuple[int, int]:
+    """(the priority it was created with, ret)."""
+    return any_stream(stream).priority, SUCCESS
+
+
+@runtime_call("aclrtStreamGetFlags", after(0))
+def stream_get_flags(stream: Any) -> tuple[int, int]:
+    """(the flags it was created with, ret)."""
+    return any_stream(stream).flags, SUCCESS
+
+
+@runtime_call("aclrtStreamGetId", after(0))
+def stream_get_id(stream: Any) -> tuple[int, int]:
+    """(a number that no other stream has, ret)."""
+    return any_stream(stream).number, SUCCESS
+
+
+@runtime_call("aclrtSetStreamFailureMode", code_only)
+def set_stream_failure_mode(stream: Any, mode: Any) -> int:
+    """Whether the stream goes on after a task has failed (0, as it does at first) or drops what follows (1)."""
+    chosen = integer("mode", mode, 0, UINT64_MAX)
+    if chosen not in tuple(FailureMode):
+        raise InvalidArgument(f"mode is {chosen}, expected ACL_CONTINUE_ON_FAILURE or ACL_STOP_ON_FAILURE", "mode")
+    any_stream(stream).stops_on_failure = chosen == FailureMode.ACL_STOP_ON_FAILURE
+    return SUCCESS
+
+
+@runtime_call("aclrtDeviceGetStreamPriorityRange", after(0, 0))
+def device_get_stream_priority_range() -> tuple[int, int, int]:
+    """(the least, the greatest priority, ret)."""
+    current_context()
+    return LEAST_PRIORITY, GREATEST_PRIORITY, SUCCESS
+
+
+@runtime_call("aclrtCtxGetCurrentDefaultStream", after(0))
+def ctx_get_current_default_stream() -> tuple[int, int]:
+    """(a handle of the stream that null means in the current context, ret)."""
+    return devices.default_handle(), SUCCESS
+
+
 @runtime_call("aclrtSynchronizeStream", code_only)
 def synchronize_stream(stream: Any) -> int:
     """Wait for all work of the stream; the first failure since the last time is the code."""
-    stream_of(stream).synchronize()
+    any_stream(stream).synchronize()
     return SUCCESS
 
 
 @runtime_call("aclrtSynchronizeStreamWithTimeout", code_only)
 def synchronize_stream_with_timeout(stream: Any, timeout: Any) -> int:
     """Like `synchronize_stream`, for at most `timeout` milliseconds; -1 waits for ever."""
-    milliseconds = integer("timeout", timeout, INT32_MIN, INT32_MAX)
-    if milliseconds <= 0 and milliseconds != FOREVER:
-        raise InvalidArgument(f"timeout is {milliseconds}, expected -1 or a positive number of milliseconds")
-    stream_of(stream).synchronize(None if milliseconds == FOREVER else milliseconds * MILLISECONDS)
+    limit = seconds(timeout)
+    any_stream(stream).synchronize(limit)
     return SUCCESS
 
 
 @runtime_call("aclrtStreamQuery", after(int(StreamStatus.ACL_STREAM_STATUS_NOT_READY)))
 def stream_query(stream: Any) -> tuple[int, int]:
     """(whether all work of the stream is done, ret)."""
-    queue = stream_of(stream)
+    queue = any_stream(stream)
     idle = queue.idle
     if idle and findings.strict:
         ordering.synchronised(queue)
     status = StreamStatus.ACL_STREAM_STATUS_COMPLETE if idle else StreamStatus.ACL_STREAM_STATUS_NOT_READY
     return int(status), SUCCESS
-
-
-@runtime_call("aclrtCreateEvent", after(0))
-def create_event() -> tuple[int, int]:
-    """(new event, ret)."""
-    return _new_event(), SUCCESS
-
-
-@runtime_call("aclrtCreateEventWithFlag", after(0))
-def create_event_with_flag(flag: Any) -> tuple[int, int]:
-    """Like `create_event`; every event can do what the flags ask for."""
-    integer("flag", flag, 0, UINT32_MAX)
-    return _new_event(), SUCCESS
-
-
-@runtime_call("aclrtDestroyEvent", code_only)
-def destroy_event(event: Any) -> int:
-    """Destroy the event; streams that wait for it still wait for its mark."""
-    EVENTS.pop(event, "event")
-    return SUCCESS
-
-
-@runtime_call("aclrtRecordEvent", code_only)
-def record_event(event: Any, stream: Any) -> int:
-    """Put the event at the end of the stream's work."""
-    EVENTS.get(event, "event").record(stream_of(stream))
-    return SUCCESS
-
-
-@runtime_call("aclrtResetEvent", code_only)
-def reset_event(event: Any, stream: Any) -> int:
-    """Forget that the event was recorded."""
-    stream_of(stream)
-    EVENTS.get(event, "event").reset()
-    return SUCCESS
-
-
-@runtime_call("aclrtStreamWaitEvent", code_only)
-def stream_wait_event(stream: Any, event: Any) -> int:
-    """Let later work of the stream wait until the event, as recorded by now, is reached."""
-    EVENTS.get(event, "event").hold(stream_of(stream))
-    return SUCCESS
-
-
-@runtime_call("aclrtSynchronizeEvent", code_only)
-def synchronize_event(event: Any) -> int:
-    """Wait until the event is reached."""
-    EVENTS.get(event, "event").synchronize()
-    return SUCCESS
-
-
-@runtime_call("aclrtQueryEventStatus", after(int(EventRecordedStatus.ACL_EVENT_RECORDED_STATUS_NOT_READY)))
-def query_event_status(event: Any) -> tuple[int, int]:
-    """(whether the event is recorded and reached, ret)."""
-    return int(EventRecordedStatus(EVENTS.get(event, "event").reached())), SUCCESS
-
-
-@runtime_call("aclrtEventElapsedTime", after(0.0))
-def event_elapsed_time(start: Any, end: Any) -> tuple[float, int]:
-    """(milliseconds between two reached events, ret)."""
-    return EVENTS.get(end, "end").milliseconds_since(EVENTS.get(start, "start")), SUCCESS
-
-
-def _new_event() -> int:
-    devices.current_context()
-    return EVENTS.add(Event())
