@@ -10,6 +10,7 @@ serve what would be more work than that is worth: a step at a time, a small proj
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
+from ...core.dispatch import is_plain
 from .._shared.small import REFUSALS, is_exact, is_served
 
 States = tuple[Tensor, Tensor]
@@ -54,13 +56,9 @@ def by_torch(
     module: nn.RNNBase, x: Tensor, weights: list[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None
 ) -> tuple[Tensor, States] | None:
     """The output and (h, c) of a projected LSTM; None where that is not torch's to compute. Packed data stays so."""
-    if (
-        not is_served(x)
-        or not is_exact(x)
-        or any(type(t) not in (Tensor, nn.Parameter) for t in (*weights, *(hx or ())))
-    ):
+    if not is_served(x) or not is_exact(x) or not is_plain(x, *weights, *(hx or ())):
         return None
-    rows, hidden, size = x[..., 0].numel(), module.hidden_size, module.proj_size
+    rows, hidden, size = math.prod(x.shape[:-1]), module.hidden_size, module.proj_size
     if 4 * hidden * (size + rows) <= WORTH * 5 * size * rows:
         return None
     batch = int(batch_sizes[0]) if batch_sizes is not None else x.shape[0 if module.batch_first else 1]
