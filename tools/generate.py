@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import aclgrad
+from aclgrad.core import registry
 from aclgrad.core.meta import dtype_name
 from aclgrad.core.plan import Operator
-from aclgrad.core.registry import aclnn_operators, families
 from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
 from aclgrad.frontends.aclnn.surface import ENUMERATIONS, MODULES, functions
 from aclgrad.frontends.collected import modules
 from aclgrad.testing.cases import suite
 
 PACKAGE = Path(aclgrad.__file__).parent
+OURS = "aclgrad."  # packages of custom operators that are installed here are none of ours
 DOCS = PACKAGE.parents[1] / "docs"
 NOTE = "# Written by `make generate`; edit tools/generate.py or the contracts instead."
 MODELS = ["TWINS", "convert", "revert"]
@@ -31,6 +32,16 @@ TYPES: dict[type[Param], str] = {
     Int: "int",
     Float: "float",
 }
+
+
+def families() -> list[str]:
+    """The packages of our own families."""
+    return [family for family in registry.families() if family.startswith(OURS)]
+
+
+def aclnn_operators() -> list[Operator]:
+    """Our own operators that a document knows."""
+    return [operator for operator in registry.aclnn_operators() if operator.spec.package.startswith(OURS)]
 
 
 def generated() -> dict[Path, str]:
@@ -93,13 +104,13 @@ def pair_stub(operator: Operator) -> list[str]:
 def collected_stub(name: str, own: dict[str, list[str]]) -> str:
     """A door that the families furnish by their modules of this name, with some names of its own from `frontends`."""
     lines = [imported(f"aclgrad.frontends.{module}", word) for module, words in own.items() for word in words]
-    lines += sorted(f"from .{path.removeprefix('aclgrad.')} import *" for path in modules(name))
+    lines += sorted(f"from .{path.removeprefix(OURS)} import *" for path in modules(name) if path.startswith(OURS))
     return "\n".join([NOTE, *lines]) + "\n"
 
 
 def imported(module: str, name: str) -> str:
     """A name of one of the package's modules, seen from the package."""
-    return f"from .{module.removeprefix('aclgrad.')} import {name} as {name}"
+    return f"from .{module.removeprefix(OURS)} import {name} as {name}"
 
 
 def table() -> str:
