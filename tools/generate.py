@@ -14,6 +14,7 @@ import aclgrad
 from aclgrad.core import registry
 from aclgrad.core.meta import dtype_name
 from aclgrad.core.plan import Operator
+from aclgrad.core.profile import BINARY, DOCUMENT, VARIABLE
 from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
 from aclgrad.frontends.aclnn.surface import ENUMERATIONS, MODULES, functions
 from aclgrad.frontends.collected import modules
@@ -51,6 +52,7 @@ def generated() -> dict[Path, str]:
         PACKAGE / "nn.pyi": collected_stub("module", {"torch_conversion": ["Report"], "torch_modules": MODELS}),
         PACKAGE / "torch_npu.pyi": collected_stub("torch_npu", {}),
         DOCS / "operators.md": table(),
+        DOCS / "profiles.md": profiles(),
     }
 
 
@@ -136,6 +138,31 @@ def row(operator: Operator) -> str:
     assert isinstance(main, Tensor | Out)  # our own cases
     dtypes = f"{listed(map(dtype_name, main.dtypes))} | {listed(map(dtype_name, main.generous))}"
     return f"| `{spec.name}` | `{spec.aclnn}` | {dtypes} |"
+
+
+PROFILES = f"""\
+# Documents and binaries
+
+<!-- Written by `make generate` from the contracts. -->
+
+CANN's documents of the operators and its code do not say the same everywhere. `{VARIABLE}` says which of them the
+functions of aclnn, in Python and in C, behave like: `{DOCUMENT}` (the default) what the documents promise, `{BINARY}`
+what the vendor's public code does, and so the binaries made from it. It is read by `aclInit` and by every phase one;
+anything else is refused by both. Where the document is silent, or misprinted, both profiles do what the code does.
+Python's own functions, `aclgrad.*`, know no profile: they take whatever has a meaning.
+
+What stands in brackets is not imitated: results are those of the document in both profiles.
+"""
+
+
+def profiles() -> str:
+    """What the profiles differ in."""
+    lines = [PROFILES, "| aclnn | | `document` | `binary` |", "|---|---|---|---|"]
+    for operator in aclnn_operators():
+        for found in operator.spec.differences:
+            binary = found.binary if found.imitated else f"({found.binary})"
+            lines.append(f"| `{operator.spec.aclnn}` | {found.question} | {found.document} | {binary} |")
+    return "\n".join(lines) + "\n"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import InvalidArgument, WrongType
+from ...core.profile import current_profile
 from ...core.soc import current_soc
 from . import boundary, faults, findings
 from .arguments import integer, member, optional_path, shown
@@ -151,8 +152,9 @@ def _check_environment() -> None:
         )
     try:
         current_soc()
-    except InvalidArgument as unknown_chip:
-        raise AclRuntimeError(AclError.ACL_ERROR_INVALID_PARAM, str(unknown_chip)) from None
+        current_profile()
+    except InvalidArgument as meaningless:
+        raise AclRuntimeError(AclError.ACL_ERROR_INVALID_PARAM, str(meaningless)) from None
 
 
 def _end() -> None:

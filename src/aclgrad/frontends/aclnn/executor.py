@@ -14,6 +14,7 @@ from ...core.dispatch import wants_gradient
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
 from ...core.meta import Meta
 from ...core.plan import Operator, Plan
+from ...core.profile import BINARY, current_profile
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, OpSpec, Param, TensorList
 from ...core.spec import OutList as OutListParam
@@ -154,7 +155,7 @@ def plan_executor(operator: Operator, arguments: Sequence[Any]) -> Executor:
     params = (*operator.spec.args, *operator.spec.outs)
     values = [resolve(param, value) for param, value in zip(params, arguments, strict=True)]
     args, outs = values[:inputs], values[inputs:]
-    plan = operator.plan(args, outs, strict=True, soc=current_soc())
+    plan = operator.plan(args, outs, strict=True, soc=current_soc(), binary=current_profile() == BINARY)
     if plan.remark is not None:
         remark(Kind.DOUBTFUL_ARGUMENT, f"{operator.spec.aclnn}GetWorkspaceSize: {plan.remark}")
     return Executor(plan, args, outs, arguments)
