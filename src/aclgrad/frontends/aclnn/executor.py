@@ -18,7 +18,7 @@ from ...core.profile import BINARY, current_profile
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, OpSpec, Param, TensorList
 from ...core.spec import OutList as OutListParam
-from ..acl import findings
+from ..acl import dumping, findings
 from ..acl.arguments import size_t
 from ..acl.blocks import DEVICE
 from ..acl.boundary import remark
@@ -74,6 +74,8 @@ class Executor:
         def task() -> None:
             plan.launch(args, outs, scratch)
 
+        if dumping.current is not None:
+            task = dumping.around(task, plan.call.spec.aclnn, args, plan.call.spec.written(args, outs))
         queue = self._queue(stream)
         if queue is None:
             task()

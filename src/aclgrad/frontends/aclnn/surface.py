@@ -9,10 +9,10 @@ from typing import Any
 
 from ...core.registry import aclnn_operators
 from ..acl import enums, meta
-from . import rebinding
+from . import dumps, rebinding
 from .pairs import make_pair
 
-MODULES: tuple[ModuleType, ...] = (meta, rebinding)
+MODULES: tuple[ModuleType, ...] = (meta, rebinding, dumps)
 """Where the functions are that belong to no operator."""
 
 ENUMERATIONS: tuple[type[IntEnum], ...] = (enums.AclDataType, enums.AclFormat, enums.AclnnStatus)
