@@ -112,7 +112,7 @@ def quantity(name: str, value: float | None) -> str:
         return f"{mib(value)} MiB"
     if name == "share_of_bound":
         return f"{value:.3f}"
-    return f"{value:.2f}×" if name in ("speedup", "ratio") else seconds(value)
+    return f"{value:.2f}×" if name in ("speedup", "ratio") or name.startswith("times ") else seconds(value)
 
 
 def unit_of(value: float) -> tuple[str, float]:

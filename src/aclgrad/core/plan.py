@@ -6,8 +6,8 @@ call is plan + allocate + launch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -23,6 +23,8 @@ from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_th
 from .spec import Call, OpSpec, OutList, Param
 
 PLAN_CACHE_SIZE = 2048
+
+T = TypeVar("T")
 
 
 class Plan:
@@ -106,6 +108,24 @@ def _take(params: Sequence[Param], values: Sequence[Any], strict: bool) -> dict[
         param.name: take(param, param.aclnn if strict else param.name, value)
         for param, value in zip(params, values, strict=True)
     }
+
+
+class Remembered(Generic[T]):
+    """What is made of the metadata of a call's arguments, made once: a plan of something else than a launch."""
+
+    def __init__(self, make: Callable[..., T], operator: Operator) -> None:
+        self._make, self._operator = make, operator
+        self._made: dict[Any, T] = {}
+
+    def __call__(self, args: Sequence[Any], *beside: Any) -> T:
+        """For these arguments of the operator, all of them, and what `make` takes beside."""
+        key = (fingerprint(args), *beside)
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= PLAN_CACHE_SIZE:
+                self._made.clear()
+            found = self._made[key] = self._make(self._operator.judge(args)[0], *beside)
+        return found
 
 
 class Operator:
