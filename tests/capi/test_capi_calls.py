@@ -350,13 +350,13 @@ def test_tensors_are_dumped(loaded, tmp_path):
     address = loaded.malloc(32)
     handles = (ctypes.c_size_t * 2)(*[loaded.tensor((8,), torch.float32, (1,), address) for _ in range(2)])
     array = ctypes.addressof(handles)
-    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", array, 1, 1, None) == 0, loaded.message()
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", array, 1, 1, 0) == 0, loaded.message()
     for handle in handles:
         loaded.aclDestroyTensor(handle)
-    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", array, 1, 1, None) == 161002
-    assert loaded.aclDumpOpTensors(None, b"add_custom", array, 1, 1, None) == 161001
-    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", None, 1, 1, None) == 161001
-    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", WILD, 1, 1, None) == 161002 and "readable" in loaded.message()
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", array, 1, 1, 0) == 161002
+    assert loaded.aclDumpOpTensors(None, b"add_custom", array, 1, 1, 0) == 161001
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", None, 1, 1, 0) == 161001
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", WILD, 1, 1, 0) == 161002 and "readable" in loaded.message()
     assert loaded.aclrtSynchronizeDevice() == loaded.aclrtFree(address) == loaded.aclrtResetDevice(0) == 0
     assert loaded.aclFinalize() == 0
     files = sorted(path.name for path in tmp_path.glob("*/dump_tensor_data/*"))
