@@ -27,7 +27,7 @@ from .ops.sync_batch_norm import *
 
 _register_ops()
 
-_LAZY = ("acl", "aclnn", "nn", "testing", "torch_npu")  # doors that are imported when first used
+_LAZY = ("acl", "aclnn", "nn", "npu", "testing", "torch_npu")  # doors that are imported when first used
 
 
 def __getattr__(name: str) -> object:

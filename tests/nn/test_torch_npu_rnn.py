@@ -112,7 +112,8 @@ def test_batch_norm_over_sums(dtype):
     data = Data()
     x = (data.normal(9, 5, 2) + 3).to(dtype)
     parts = x[:4], x[4:]
-    sums, squares = (torch.stack(each) for each in zip(*(torch_npu.batch_norm_reduce(p, 1e-5) for p in parts)))
+    of_parts = [torch_npu.batch_norm_reduce(part, 1e-5) for part in parts]
+    sums, squares = (torch.stack([each[k] for each in of_parts]) for k in range(2))
     running = [torch.zeros(5), torch.ones(5)]
     module = nn.BatchNorm1d(5, eps=1e-3, momentum=0.3, dtype=torch.float64)
     module(x.double())

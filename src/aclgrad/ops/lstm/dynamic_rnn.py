@@ -114,7 +114,7 @@ def gradients(
     c: Tensor,
     saved: Steps,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(input, weight, bias, h, c), from those of (y, h, c), each [T, N, H] or None; of h and c the final state counts."""
+    """(input, weight, bias, h, c), from those of (y, h, c), each [T, N, H] or None; only final states count."""
     grady, gradh, gradc = upstream
     final = 0 if order.rows is not None else -1
     dh, dc = (None if gradient is None else order.states(gradient[final][None]) for gradient in (gradh, gradc))
@@ -146,5 +146,5 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
-        input, weight, bias, h, c, *saved = ctx.saved_tensors
-        return None, *gradients(ctx.order, upstream[:3], input, weight, bias, h, c, cast(Steps, tuple(saved)))
+        x, weight, bias, h, c, *saved = ctx.saved_tensors
+        return None, *gradients(ctx.order, upstream[:3], x, weight, bias, h, c, cast(Steps, tuple(saved)))
