@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.dispatch import NAMESPACE
 from ..collected import modules
 from . import memory, random, special
 from .memory import DEVICE_TYPE
@@ -26,17 +27,20 @@ TAKES_ANY_DEVICE = {
 }  # fmt: skip
 """Ops some of whose tensors may be the processor's; a number in a tensor may be that anywhere."""
 
+CHECKED = ("aten", NAMESPACE)
+"""Libraries all of whose other ops want their tensors in one place."""
+
 _BELOW = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 class _Call:
     """One call of an op: its tensors of the device, and what they are behind."""
 
-    __slots__ = ("pairs", "storages", "strangers")
+    __slots__ = ("owners", "pairs", "strangers")
 
     def __init__(self) -> None:
         self.pairs: list[tuple[Tensor, Tensor]] = []
-        self.storages: dict[int, torch.UntypedStorage] = {}
+        self.owners: dict[int, Tensor] = {}
         self.strangers: list[Tensor] = []
 
     def down(self, value: Any) -> Any:
@@ -50,7 +54,7 @@ class _Call:
                     self.strangers.append(value)
                 return value
             below = memory.alias(value)
-            self.storages[below.untyped_storage()._cdata] = value.untyped_storage()
+            self.owners[below.untyped_storage()._cdata] = value
             self.pairs.append((below, value))
             return below
         if kind is torch.device and value.type == DEVICE_TYPE:
@@ -70,11 +74,11 @@ class _Call:
         if value._is_zerotensor():
             value = value.clone()
         is_dense = value.layout == torch.strided
-        return memory.adopt(value, self.storages.get(value.untyped_storage()._cdata) if is_dense else None)
+        return memory.adopt(value, self.owners.get(value.untyped_storage()._cdata) if is_dense else None)
 
     def require_one_device(self, op: Any) -> None:
         """Raise where a device would: it does not reach the processor's memory."""
-        if self.strangers and self.pairs and op.namespace == "aten" and _name(op) not in TAKES_ANY_DEVICE:
+        if self.strangers and self.pairs and op.namespace in CHECKED and _name(op) not in TAKES_ANY_DEVICE:
             raise RuntimeError(
                 f"{op}: Expected all tensors to be on the same device, but found at least two devices, "
                 f"{DEVICE_TYPE}:0 and {self.strangers[0].device}!"

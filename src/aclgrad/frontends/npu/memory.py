@@ -84,15 +84,24 @@ def memory_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     raise Unsupported("a tensor of the device npu was made by another library, expected one of aclgrad.npu")
 
 
-def adopt(tensor: Tensor, storage: torch.UntypedStorage | None = None) -> Tensor:
-    """The elements of a tensor of the device behind, as one of the device; `storage` if its memory is known to it."""
+def adopt(tensor: Tensor, of: Tensor | None = None) -> Tensor:
+    """The elements of a tensor of the device behind, as one of the device; `of` if that has them already."""
     if tensor.layout != torch.strided:
         raise Unsupported(f"a result is {tensor.layout}, expected torch.strided: the device npu has dense tensors only")
-    made = torch._C._acc.create_empty_tensor((0,), tensor.dtype)
-    point(made, tensor, storage or adopted(tensor.untyped_storage()))
+    if of is None:
+        made = point(_empty(tensor.dtype), tensor, adopted(tensor.untyped_storage()))
+    elif torch.is_inference_mode_enabled() and not of.is_inference():  # then neither are its views
+        with torch.inference_mode(False):
+            made = point(_empty(tensor.dtype), tensor, of.untyped_storage())
+    else:
+        made = point(_empty(tensor.dtype), tensor, of.untyped_storage())
     if tensor.is_conj():
         made = torch._conj(made)
     return torch._neg_view(made) if tensor.is_neg() else made
+
+
+def _empty(dtype: torch.dtype) -> Tensor:
+    return torch._C._acc.create_empty_tensor((0,), dtype)
 
 
 def adopted(memory: torch.UntypedStorage) -> torch.UntypedStorage:
@@ -102,11 +111,6 @@ def adopted(memory: torch.UntypedStorage) -> torch.UntypedStorage:
     storage._aclgrad_memory = memory
     usage.hold(memory)
     return storage  # type: ignore[no-any-return]
-
-
-def tensor_over(storage: torch.UntypedStorage) -> Tensor:
-    """All bytes of a storage of the device as a tensor of the device."""
-    return torch._C._acc.create_empty_tensor((0,), torch.uint8).set_(storage)
 
 
 def point(tensor: Tensor, source: Tensor, storage: torch.UntypedStorage) -> Tensor:
@@ -119,6 +123,10 @@ def follow(tensor: Tensor, source: Tensor) -> None:
     """Let a tensor of the device be what became of its alias, which may have been resized."""
     memory, storage = source.untyped_storage(), tensor.untyped_storage()
     is_same = memory.data_ptr() == storage.data_ptr() and memory.nbytes() == storage.nbytes()
-    if is_same and source.size() == tensor.size() and source.stride() == tensor.stride():
+    if is_same and _geometry(source) == _geometry(tensor):
         return
     point(tensor, source, storage if is_same else adopted(memory))
+
+
+def _geometry(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.size(), tensor.stride(), tensor.storage_offset()

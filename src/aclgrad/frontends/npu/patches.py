@@ -59,14 +59,12 @@ def _replace() -> None:
         (torch.Tensor, "pin_memory", _pin_memory),
         (torch.Tensor, "is_pinned", _is_pinned),
         (torch.UntypedStorage, "__new__", _new_storage),
-        (torch.UntypedStorage, "resize_", _resize_storage),
         (torch, "Generator", random.Generator),
     ):
         setattr(owner, name, value)
 
 
 _original_new: Any = torch.UntypedStorage.__new__
-_original_resize = torch.UntypedStorage.resize_
 _original_pin = torch.Tensor.pin_memory
 _original_is_pinned = torch.Tensor.is_pinned
 
@@ -76,14 +74,6 @@ def _new_storage(cls: Any, *args: Any, device: Any = None, **options: Any) -> An
     if device is None or torch.device(device).type != DEVICE_TYPE:
         return _original_new(cls, *args, **options) if device is None else _original_new(cls, *args, device=device)
     return memory.adopted(_original_new(cls, *args, device=memory.behind))
-
-
-def _resize_storage(self: Any, size: int) -> Any:
-    if self.device.type != DEVICE_TYPE:
-        return _original_resize(self, size)
-    tensor = memory.tensor_over(self)
-    tensor.resize_(size)
-    return self
 
 
 def _pin_memory(self: Tensor, device: Any = None) -> Tensor:

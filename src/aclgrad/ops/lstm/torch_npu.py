@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from .composed import COMPOSED as COMPOSED
 from .functional import LstmResults, lstm, lstm_backward
 from .torch_npu_rnn import (
     npu_lstm,
