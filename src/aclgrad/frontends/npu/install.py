@@ -28,7 +28,8 @@ def install(device: str | None = None) -> None:
     """Make `import torch_npu`, `import acl`, `torch.npu` and `device="npu"` work in this process; again does nothing.
 
     `device` says where the memory is: "cpu" or "cuda", by default what ACLGRAD_DEVICE says, else "cpu". Refused where
-    the real torch_npu is installed, or another library has a device of this kind.
+    the real torch_npu is installed, or another library has a device of this kind, or after the first `backward()` of
+    the process: torch begins its threads for gradients once, for the devices that there are.
 
     >>> import aclgrad.npu
     >>> aclgrad.npu.install()
@@ -36,7 +37,6 @@ def install(device: str | None = None) -> None:
     >>> x = torch.ones(2, 3).npu()
     >>> x.device.type, torch_npu.npu_format_cast(x, 29).sum().item()
     ('npu', 6.0)
-    >>> aclgrad.npu.uninstall()
     """
     global _installed
     behind = _behind(device)
@@ -51,14 +51,16 @@ def install(device: str | None = None) -> None:
             _name_the_device()
             for bring in (patches.apply, modules.put, fallback.register, autocast.register):
                 stack.callback(bring())
+            _require_gradients()
             _installed = stack.pop_all()
 
 
 def uninstall() -> None:
     """Take away what `install` has brought; nothing where it was not called.
 
-    Tensors of the device that are left cannot be computed with. In torch's own memory two things stay for the rest of
-    the process, without effect: the name "npu" for devices, and the answer that there is none.
+    Tensors of the device that are left cannot be computed with. Torch keeps three things for the rest of the process:
+    the name "npu" for devices, `torch.npu.is_available()`, which is False, and a thread for gradients, so that a forked
+    child cannot call `backward()`, as after using a GPU.
     """
     global _installed
     with _lock:
@@ -89,6 +91,18 @@ def _require_free() -> None:
         raise Unsupported(f"torch has the device {name!r} of another library, expected none: it can have one")
     if "torch_npu" in sys.modules or importlib.util.find_spec("torch_npu") is not None:
         raise Unsupported("torch_npu is installed, expected a machine without it: it has its own device")
+
+
+def _require_gradients() -> None:
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.zeros((), device=DEVICE_TYPE, requires_grad=True)
+        try:
+            (x * x).backward()  # type: ignore[no-untyped-call]  # torch's
+        except RuntimeError:
+            raise Unsupported(
+                "backward() has been called in this process, expected install() before the first time: "
+                "torch begins its threads for gradients once, for the devices that there are"
+            ) from None
 
 
 def _name_the_device() -> None:

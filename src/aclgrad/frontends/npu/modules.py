@@ -42,11 +42,15 @@ def put() -> Callable[[], None]:
     made = {module.__name__: module for module in _made()}
     made["torch.npu"], made["torch.npu.amp"] = made["torch_npu.npu"], made["torch_npu.npu.amp"]
     before = {name: sys.modules.get(name) for name in made}
+    if hasattr(torch, "npu"):
+        del torch.npu
+    _forget()
     torch._register_device_module("npu", made["torch.npu"])  # type: ignore[no-untyped-call]  # torch's
     sys.modules.update(made)
 
     def undo() -> None:
-        del torch.npu  # type: ignore[attr-defined]
+        torch.npu = _absent()  # type: ignore[attr-defined]
+        _forget()
         for name, module in before.items():
             if module is None:
                 sys.modules.pop(name, None)
@@ -54,6 +58,21 @@ def put() -> Callable[[], None]:
                 sys.modules[name] = module
 
     return undo
+
+
+def _forget() -> None:
+    """Torch keeps the module of a device that it was asked for."""
+    forget = getattr(torch.get_device_module, "cache_clear", None)
+    if forget is not None:
+        forget()
+
+
+def _absent() -> ModuleType:
+    """What torch needs to know of a device whose name it keeps."""
+    answers = {"is_available": lambda: False, "device_count": lambda: 0, "manual_seed_all": lambda seed: None}  # noqa: ARG005
+    absent = Named("torch.npu", "There is no device npu.", answers)
+    absent._is_in_bad_fork = torch_module._is_in_bad_fork  # type: ignore[attr-defined]
+    return absent
 
 
 def _made() -> Iterator[ModuleType]:
