@@ -6,6 +6,7 @@ A map's rows are all leading dimensions together, its columns the last one. Erro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -16,6 +17,7 @@ from .statistics import Piece
 
 BINS = 96  # along a dimension
 ROWS = 48  # of a map
+RANGES = 6  # that are told
 
 
 class Places:
@@ -51,6 +53,15 @@ class Places:
         self.map = torch.maximum(self.map, later.map)
         self.along = [torch.maximum(mine, other) for mine, other in zip(self.along, later.along, strict=True)]
 
+    def beyond(self, allowed: float) -> list[str]:
+        """In words, the dimensions along which only some indices have errors beyond what is allowed."""
+        told = []
+        for d, (line, size, width) in enumerate(zip(self.along, self.shape, self.widths, strict=True)):
+            bad = [k for k, error in enumerate(line.tolist()) if error > allowed]
+            if 0 < len(bad) < len(line):
+                told.append(f"dimension {d} (of {size}): {_ranges(bad, width, size)}")
+        return told
+
     def _add(self, row: int, cell: int, errors: Tensor) -> None:
         """Errors [n, columns] of n rows, from the first column of a cell on."""
         if self.width > 1:
@@ -65,3 +76,15 @@ class Places:
         for line, size, width in zip(self.along[:-1], self.shape[:-1], self.widths[:-1], strict=True):
             below //= size
             line.scatter_reduce_(0, rows // below % size // width, of_row, "amax")
+
+
+def _ranges(bad: Sequence[int], width: int, size: int) -> str:
+    """Cells as ranges of indices, the first few."""
+    spans: list[list[int]] = []
+    for cell in bad:
+        if spans and spans[-1][1] == cell * width:
+            spans[-1][1] = min((cell + 1) * width, size)
+        else:
+            spans.append([cell * width, min((cell + 1) * width, size)])
+    told = [f"{a}" if b == a + 1 else f"{a}–{b - 1}" for a, b in spans[:RANGES]]
+    return ", ".join(told) + (f" and {len(spans) - RANGES} more ranges" if len(spans) > RANGES else "")

@@ -29,6 +29,13 @@ else:
 LEVELS = ("L0", "L1", "L2")
 
 
+class Asked(NamedTuple):
+    """The level to judge at, and the standards whose failures are to be explained element by element; () for all."""
+
+    level: str
+    explained: tuple[str, ...] = ()
+
+
 class Judgement(NamedTuple):
     """What a standard says of an output; `ok` is None where it has no figures for the output's dtype."""
 
