@@ -22,6 +22,7 @@ GPU = torch.cuda.is_available()
 NEED_GPU = Path(__file__).parent / "tests" / "gpu"
 LEFT_OUT = "There is no GPU here: the tests that need one are left out."
 collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to pytest all of them are one module
+collect_ignore = ["tools/website/docstrings.py"]  # needs griffe, of the group docs
 
 
 def _spare_the_interpreter():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aclgrad.core.spec import OpSpec
 
-from .places import ROOT
+from .places import FAMILIES
 
 FORMULA = re.compile(r"<!-- formula: ([^>]*) -->\n\n(```math\n.*?^```)", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
@@ -17,7 +17,7 @@ NUMBERS = ("Numerics", "Numbers")
 
 def readme(spec: OpSpec) -> Path:
     """The README of an operator's family."""
-    return ROOT / "src" / spec.package.replace(".", "/") / "README.md"
+    return FAMILIES / spec.package.rpartition(".")[2] / "README.md"
 
 
 def formulas(spec: OpSpec, text: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatch
+from types import FunctionType, ModuleType
 from typing import Any
 
+from aclgrad import nn, testing, torch_npu
 from aclgrad.core.errors import AclgradError
 from aclgrad.core.registry import families, operators
 from aclgrad.frontends.acl.codes import AclError, AclnnStatus
@@ -14,6 +16,8 @@ from . import operator_page
 from .family import COMMENT
 from .places import outside_code, places, relocated
 
+DOORS = (nn, testing, torch_npu)
+"""Modules whose functions and classes have a page."""
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Guides": ("guides/*", "*"),
     "Operators": ("operators/index.md",),
@@ -33,6 +37,7 @@ def pages() -> dict[str, str]:
         found[there] = outside_code(text, lambda part: COMMENT.sub("", part))
     found["operators/index.md"] = _linked(found["operators/index.md"])
     found["codes.md"] = _codes()
+    found |= {f"api/{door.__name__.rpartition('.')[2]}.md": _api(door) for door in DOORS}
     found |= {operator_page.path(operator.spec): operator_page.page(operator) for operator in operators()}
     return {there: _titled(there, text) for there, text in found.items()}
 
@@ -47,6 +52,19 @@ def _titled(there: str, text: str) -> str:
     if text.lstrip().startswith("#"):
         return text
     return f"# {there.rpartition('/')[2].removesuffix('.md').replace('-', ' ')}\n\n{text}"
+
+
+def _api(door: ModuleType) -> str:
+    """What a module has for everybody, from the docstrings."""
+    public = {name: getattr(door, name) for name in sorted(getattr(door, "__all__", dir(door)), key=str.lower)}
+    shown = {
+        name: value
+        for name, value in public.items()
+        if not name.startswith("_") and isinstance(value, type | FunctionType) and value.__module__ != "typing"
+    }
+    said = (door.__doc__ or "").strip().partition("\n\n")[0]
+    parts = [f"::: {value.__module__}.{value.__qualname__}" for value in shown.values()]
+    return "\n\n".join([f"# {door.__name__}", said, *parts]) + "\n"
 
 
 def _codes() -> str:
@@ -108,6 +126,6 @@ def _by_family(left: list[str]) -> list[Any]:
     for package in families():
         name = package.rpartition(".")[2]
         own = [operator_page.path(operator.spec) for operator in operators() if operator.spec.package == package]
-        maps = [page for page in left if page == f"families/{name}.md" or page.startswith(f"families/{name}-")]
-        found.append({name: [*own, *maps]})
+        maps = [page for page in left if page.startswith(f"families/{name}-")]
+        found.append({name: [*own, {"derivation, kernels": f"families/{name}.md"}, *maps]})
     return found

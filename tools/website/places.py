@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+import aclgrad
+
+FAMILIES = Path(aclgrad.__file__).parent / "ops"
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "https://github.com/aclgrad/aclgrad"
 FOLDERS = {"docs": "", "examples": "", "benchmarks/results": "benchmarks/"}
@@ -29,9 +33,8 @@ def places() -> dict[Path, str]:
         for path in sorted((ROOT / folder).rglob("*.md")):
             inside = path.relative_to(ROOT / folder).as_posix()
             found[path] = there + re.sub(r"\bREADME\.md$", "index.md", inside)
-    families = ROOT / "src/aclgrad/ops"
-    for path in sorted(families.rglob("README.md")):
-        found[path] = f"families/{'-'.join(path.parent.relative_to(families).parts)}.md"
+    for path in sorted(FAMILIES.rglob("README.md")):
+        found[path] = f"families/{'-'.join(path.parent.relative_to(FAMILIES).parts)}.md"
     found |= {ROOT / path: there for path, there in RENAMED.items()}
     return found
 
@@ -48,9 +51,8 @@ def relocated(text: str, source: Path, page: str) -> str:
     return outside_code(text, lambda part: LINK.sub(moved, part))
 
 
-def outside_code(text: str, change: object) -> str:
+def outside_code(text: str, change: Callable[[str], str]) -> str:
     """A text with a change made to all of it but its fenced blocks."""
-    assert callable(change)
     parts, end = [], 0
     for block in FENCED.finditer(text):
         parts += [change(text[end : block.start()]), block[0]]
