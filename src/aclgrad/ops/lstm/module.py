@@ -15,6 +15,7 @@ from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_shape, require_states
 from .autograd import Sequences
+from .cells import with_cells
 from .dims import LstmDims
 from .packing import Packing
 from .projection import by_torch, projected
@@ -30,8 +31,9 @@ class LSTM(nn.RNNBase):
     Shapes, with D directions: `input` [T, N, input_size] ([N, T, input_size] with `batch_first`, [T, input_size] for
     one sequence) or a `PackedSequence`; `hx` = (h, c), each [D * num_layers, N, hidden_size], zeros if absent. Returns
     the output [T, N, D * hidden_size], of the input's kind, and (h, c). With `proj_size` h and the output have that
-    size in place of hidden_size. It is torch's `RNNBase` and not its `LSTM`, since `torch.compile` refuses every
-    instance of that.
+    size in place of hidden_size. With `return_cell_states=True` a third result is c of every step of the last layer,
+    laid out as the output is, with D * hidden_size features. It is torch's `RNNBase` and not its `LSTM`, since
+    `torch.compile` refuses every instance of that.
 
     >>> import torch, aclgrad.nn
     >>> output, (h, c) = aclgrad.nn.LSTM(3, 4, bidirectional=True)(torch.ones(5, 2, 3))
@@ -43,10 +45,10 @@ class LSTM(nn.RNNBase):
         super().__init__("LSTM", *args, **kwargs)
         self.require_supported(self)
 
-    def forward(self, input: Any, hx: States | None = None) -> tuple[Any, States]:
+    def forward(self, input: Any, hx: States | None = None, *, return_cell_states: bool = False) -> Any:
         """The whole sequence."""
         if isinstance(input, PackedSequence):
-            return self._packed(input, hx)
+            return self._packed(input, hx, return_cell_states)
         batched = not isinstance(input, Tensor) or input.dim() != 2
         sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
         require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")
@@ -56,20 +58,23 @@ class LSTM(nn.RNNBase):
             raise InvalidArgument(f"input has shape {list(input.shape)}, expected at least one step", "input")
         self._require_states(hx, input.shape[batch_axis] if batched else None)
         if batched:
-            return self._run(input, hx, None)
-        states = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
-        output, (hy, cy) = self._run(input.unsqueeze(batch_axis), states, None)
-        return output.squeeze(batch_axis), (hy.squeeze(1), cy.squeeze(1))
+            (output, *cells), states = self._run(input, hx, None, cells=return_cell_states)
+            return output, states, *cells
+        one = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
+        found, (hy, cy) = self._run(input.unsqueeze(batch_axis), one, None, cells=return_cell_states)
+        output, *cells = [sequence.squeeze(batch_axis) for sequence in found]
+        return output, (hy.squeeze(1), cy.squeeze(1)), *cells
 
-    def _packed(self, sequences: PackedSequence, hx: States | None) -> tuple[PackedSequence, States]:
+    def _packed(self, sequences: PackedSequence, hx: States | None, cells: bool) -> Any:
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
         require_strided("input.data", data)
         packing = Packing.of(sizes, data)
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
-        output, states = self._run(data, states, packing, sizes)
-        return PackedSequence(output, sizes, order, back), _permuted(states, back)
+        found, states = self._run(data, states, packing, sizes, cells=cells)
+        output, *more = [PackedSequence(rows, sizes, order, back) for rows in found]
+        return output, _permuted(states, back), *more
 
     def _weights(self) -> list[Tensor]:
         """As they are now, since they may have been replaced, and as the options want them, which may have been set."""
@@ -102,21 +107,21 @@ class LSTM(nn.RNNBase):
             require_states(hx, sizes, "[D * num_layers, N, hidden_size]", self.proj_size)
 
     def _run(
-        self, x: Tensor, hx: States | None, packing: Packing | None, batch_sizes: Tensor | None = None
-    ) -> tuple[Tensor, States]:
-        """Of a batch, or of packed data with `batch_sizes` on the CPU."""
+        self, x: Tensor, hx: States | None, packing: Packing | None, batch_sizes: Tensor | None = None, *, cells: bool
+    ) -> tuple[list[Tensor], States]:
+        """Of a batch, or of packed data with `batch_sizes` on the CPU: the output, if asked for c, and the states."""
         weights = self._weights()
-        served = by_torch(self, x, weights, hx, batch_sizes) if self.proj_size else None
+        served = by_torch(self, x, weights, hx, batch_sizes) if self.proj_size and not cells else None
         if served is not None:
-            return served
+            return [served[0]], served[1]
         if packing is None:
-            return self._lowered(x, weights, hx, None)
-        output, states = self._lowered(packing.padded(x), weights, hx, packing)
-        return packing.packed(output), states
+            return self._lowered(x, weights, hx, None, cells)
+        found, states = self._lowered(packing.padded(x), weights, hx, packing, cells)
+        return [packing.packed(sequence) for sequence in found], states
 
     def _lowered(
-        self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None
-    ) -> tuple[Tensor, States]:
+        self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None, cells: bool
+    ) -> tuple[list[Tensor], States]:
         """In autocast's dtype where it is on; layer by layer if something is between them or some are frozen."""
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
@@ -126,10 +131,11 @@ class LSTM(nn.RNNBase):
         x, *params = lowered(lower, x, *weights)
         states = lowered(lower, *hx) if hx is not None else None
         drops = self.dropout and self.training
-        if self.proj_size or (self.num_layers > 1 and (drops or self._some_layers_are_frozen(params))):
-            return self._layer_by_layer(x, params, states, packing)
+        if cells or self.proj_size or (self.num_layers > 1 and (drops or self._some_layers_are_frozen(params))):
+            return self._layer_by_layer(x, params, states, packing, cells)
         sizes = None if packing is None else packing.batch_sizes
-        return self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+        output, finals = self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+        return [output], finals
 
     def _some_layers_are_frozen(self, params: list[Tensor]) -> bool:
         """Whether weights of some layers want a gradient and of others none does: these need not be multiplied for."""
@@ -138,31 +144,38 @@ class LSTM(nn.RNNBase):
         return torch.is_grad_enabled() and len({any(p.requires_grad for p in layer) for layer in layers}) > 1
 
     def _layer_by_layer(
-        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None
-    ) -> tuple[Tensor, States]:
+        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None, cells: bool
+    ) -> tuple[list[Tensor], States]:
         """Time-major, as torch runs them, so that the same seed drops the same values."""
         if packing is None and self.batch_first:
             x = x.transpose(0, 1)
         directions = 1 + self.bidirectional
         each = len(params) // self.num_layers
-        finals = []
+        sizes = None if packing is None else packing.batch_sizes
+        finals: list[States] = []
+        kept: list[Tensor] = []
+
+        def plain(x: Tensor, weights: list[Tensor], hx: Any) -> tuple[Tensor, States]:
+            if not cells or len(finals) + 1 < self.num_layers:
+                return self._operator(x, weights, hx, sizes, 1, batch_first=False)
+            output, states, c = with_cells(x, weights, hx, sizes, self.bias, self.bidirectional)
+            kept.append(c)
+            return output, states
+
         for layer in range(self.num_layers):
             if layer:
                 x = self._between(x, packing)
             chains = slice(layer * directions, (layer + 1) * directions)
             states = None if hx is None else [state[chains] for state in hx]
-            weights, sizes = params[layer * each : (layer + 1) * each], None if packing is None else packing.batch_sizes
-
-            def plain(x: Tensor, weights: list[Tensor], hx: Any, sizes: Tensor | None = sizes) -> tuple[Tensor, States]:
-                return self._operator(x, weights, hx, sizes, 1, batch_first=False)
-
+            weights = params[layer * each : (layer + 1) * each]
             if self.proj_size:
                 x, final = projected(plain, x, weights, states, sizes, directions)
             else:
                 x, final = plain(x, weights, states)
             finals.append(final)
         hy, cy = (torch.cat(parts) for parts in zip(*finals, strict=True))
-        return x.transpose(0, 1) if packing is None and self.batch_first else x, (hy, cy)
+        turned = packing is None and self.batch_first
+        return [sequence.transpose(0, 1) if turned else sequence for sequence in (x, *kept)], (hy, cy)
 
     def _between(self, x: Tensor, packing: Packing | None) -> Tensor:
         """A layer's output as the input of the next one: packed sequences lie in one dimension there."""

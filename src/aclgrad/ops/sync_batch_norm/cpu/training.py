@@ -27,9 +27,9 @@ SCRATCH = 3  # arrays of sums, in float64
 
 
 @cache
-def _forward(by_rows: bool, in_order: bool) -> Any:
-    """The kernel for lines along rows or not, in order of the indices or not."""
-    moments, copy = channel_sums(_moments, by_rows, in_order, in_order), vector_copy()
+def _forward(in_order: bool) -> Any:
+    """The kernel that goes in order of the indices or not."""
+    moments, copy = channel_sums(_moments, in_order, in_order), vector_copy()
 
     def kernel(
         thread: int, threads: int, group: Any, loops: Any, staging: Any,
@@ -68,13 +68,13 @@ def _forward(by_rows: bool, in_order: bool) -> Any:
         barrier(group)
         _normalise(thread, threads, loops, staging, (x, centre, scale, shift, out))
 
-    return named(kernel, f"batch_norm_{by_rows}_{in_order}")
+    return named(kernel, f"batch_norm_{in_order}")
 
 
 @cache
-def _backward(by_rows: bool, in_order: bool) -> Any:
-    """The kernel for lines along rows or not, in order of the indices or not."""
-    products, copy = channel_sums(_products, by_rows, in_order, False), vector_copy()
+def _backward(in_order: bool) -> Any:
+    """The kernel that goes in order of the indices or not."""
+    products, copy = channel_sums(_products, in_order, False), vector_copy()
 
     def kernel(
         thread: int, threads: int, group: Any, loops: Any, staging: Any,
@@ -112,7 +112,7 @@ def _backward(by_rows: bool, in_order: bool) -> Any:
         barrier(group)
         _differentiate(thread, threads, loops, staging, (grad, x, centre, offset, slope, scale, out))
 
-    return named(kernel, f"batch_norm_backward_{by_rows}_{in_order}")
+    return named(kernel, f"batch_norm_backward_{in_order}")
 
 
 class _Training(Elementwise):
@@ -136,7 +136,7 @@ class _Training(Elementwise):
         signature: Signature = (
             *pieces.signature, *[torch.float64] * SCRATCH, torch.int64, *[int] * len(results), *more
         )  # fmt: skip
-        kernel = make(pieces.by_rows, pieces.in_order)
+        kernel = make(pieces.in_order)
         super().__init__(call, kernel, inputs, output, vectors, coefficients, signature)
         scratch = Scratch()
         offsets = [scratch.reserve(pieces.blocks * pieces.channels * 8) for _ in range(SCRATCH)]
