@@ -77,7 +77,9 @@ def run_python(found):
                 with contextlib.redirect_stdout(said):
                     exec(line, namespace)
             except aclgrad.AclgradError as error:
-                assert promise and type(error).__name__ == promise[1] and promise[2] in str(error), f"{block}: {error!r}"
+                assert promise and type(error).__name__ == promise[1] and promise[2] in str(error), (
+                    f"{block}: {error!r}"
+                )
             else:
                 assert promise is None, f"{block}: {line!r} raises nothing"
             if line.startswith("print(") and k + 1 < len(lines) and lines[k + 1].startswith("# "):

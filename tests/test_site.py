@@ -11,13 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 import typer
-from page_blocks import SOURCE, blocks, site
 from typer.main import get_command
 
 from aclgrad.core.errors import AclgradError
 from aclgrad.core.registry import aclnn_operators, operators
 from aclgrad.frontends.cli import app
 from aclgrad.testing.cases import suite
+from page_blocks import blocks, site
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -120,7 +120,9 @@ def test_every_block_of_code_is_of_a_language_that_is_run(code):
         assert block.language in RUN or block.language in LOOKED_AT, f"{block}: {block.language!r} is run by nobody"
     compiled = {block.page.partition("/")[0] for block in code if block.language in ("c", "cpp") and not block.not_run}
     assert compiled <= {"operators", "docs"}
-    assert all(block.page.startswith("docs/findings/") for block in code if block.language == "cpp" and not block.not_run)
+    assert all(
+        block.page.startswith("docs/findings/") for block in code if block.language == "cpp" and not block.not_run
+    )
 
 
 def test_pythons_blocks_run_and_do_what_they_say():

@@ -70,7 +70,9 @@ def _formula(spec: OpSpec, text: str) -> str:
     written = _moved(spec, family.formulas(spec, text))
     function = getattr(part(spec.package, "reference"), spec.name)
     code = inspect.getsource(function).rstrip()
-    reference = f'??? abstract "The reference, which every kernel is compared with in float64"\n\n    ```python {{.source}}\n'
+    reference = (
+        '??? abstract "The reference, which every kernel is compared with in float64"\n\n    ```python {.source}\n'
+    )
     return "\n\n".join(filter(None, [written, reference + _indented(code) + "\n    ```"]))
 
 
