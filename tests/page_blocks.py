@@ -1,7 +1,7 @@
 """The blocks of code in the documentation: found in every page, and run as a reader would.
 
-A comment above a block says what a reader does not need to see: `<!-- python: … -->` runs before it; `<!-- not run: … -->`
-gives the reason why it is only looked at: it must parse, and what it names of aclgrad must be there.
+A comment above a block says what a reader does not need to see: `<!-- python: … -->` runs before it, `<!-- not run: …
+-->` gives the reason why it is only looked at: it must parse, and what it names of aclgrad must be there.
 
     python tests/page_blocks.py [--kernels]     runs the Python of the site, by the reference unless told otherwise
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import doctest
 import io
 import re
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BLOCK = re.compile(r"(?:<!-- (python|not run): ([^>]*) -->\n+)?^( *)```([\w+]*)(.*)\n((?:.*\n)*?)\3```$", re.MULTILINE)
+RUN = ("python", "pycon")
 SOURCE = re.compile(r"\.source\b")  # shown, not run: the code of the package itself
 
 
@@ -67,6 +69,9 @@ def run_python(found):
             look_at(block)
             continue
         exec(block.before, namespace)
+        if block.language == "pycon":
+            run_session(block, namespace)
+            continue
         lines = statements(block.text)
         for k, line in enumerate(lines):
             if not line.strip() or line.startswith("#"):
@@ -77,7 +82,9 @@ def run_python(found):
                 with contextlib.redirect_stdout(said):
                     exec(line, namespace)
             except aclgrad.AclgradError as error:
-                assert promise and type(error).__name__ == promise[1] and promise[2] in str(error), f"{block}: {error!r}"
+                assert promise and type(error).__name__ == promise[1] and promise[2] in str(error), (
+                    f"{block}: {error!r}"
+                )
             else:
                 assert promise is None, f"{block}: {line!r} raises nothing"
             if line.startswith("print(") and k + 1 < len(lines) and lines[k + 1].startswith("# "):
@@ -86,6 +93,15 @@ def run_python(found):
                 assert namespace["status"] == int(expected[1]), f"{block}: {line!r} leaves {namespace['status']}"
             if "ret" in namespace:
                 assert namespace["ret"] == 0, f"{block}: {line}"
+
+
+def run_session(block, namespace):
+    """Run a block that shows a session: what is printed is what follows."""
+    session = doctest.DocTestParser().get_doctest(block.text, namespace, str(block), None, block.line)
+    said = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session, out=said.append, clear_globs=False)
+    assert not said, "".join(said)
+    namespace.update(session.globs)
 
 
 def look_at(block):
@@ -124,7 +140,7 @@ def main(arguments):
             BACKENDS[name] = refused
     warnings.simplefilter("error")
     for page, found in site().items():
-        python = [block for block in found if block.language == "python" and not SOURCE.search(block.info)]
+        python = [block for block in found if block.language in RUN and not SOURCE.search(block.info)]
         if python and page != "README.md":
             run_python(python)
             acl.rt.reset_device_force(0)
