@@ -50,6 +50,17 @@ def blocks(page, text):
     return found
 
 
+def without_blocks(text):
+    """A page without its fenced blocks: what may hold headings and links."""
+    return BLOCK.sub("", text)
+
+
+def anchors(text):
+    """What a link into a page may name: its headings as Markdown viewers spell them."""
+    headings = re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def statements(text):
     """Its lines; indented ones and closing brackets belong to the line above."""
     return re.split(r"\n(?![ \t\])}])", text)
@@ -105,14 +116,15 @@ def run_session(block, namespace):
 
 
 def look_at(block):
-    """Parse a block that is not run; every dotted name that begins with aclgrad must be there."""
+    """Parse a block that is not run; what it imports from aclgrad and names as aclgrad.… must be there."""
     import aclgrad
 
-    assert aclgrad.__version__
     for node in ast.walk(ast.parse(block.text)):
         dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
         if re.fullmatch(r"aclgrad(\.\w+)+", dotted):
             eval(dotted, {"aclgrad": aclgrad})
+        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "aclgrad":
+            exec(ast.unparse(node), {})
 
 
 def site():

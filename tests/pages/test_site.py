@@ -14,7 +14,6 @@ from urllib.parse import unquote
 import pytest
 import typer
 from browser import NEEDS_BROWSER, seen
-from page_blocks import blocks, run_python, site
 from typer.main import get_command
 from website import family, pages, places
 from website.refusals import refusals
@@ -23,9 +22,15 @@ from aclgrad.core.errors import AclgradError
 from aclgrad.core.registry import aclnn_operators, operators
 from aclgrad.frontends.cli import app
 from aclgrad.testing.cases import suite
+from aclgrad.testing.precision.standards import tomllib
+from page_blocks import anchors, blocks, run_python, site, without_blocks
 
 ROOT = Path(__file__).parents[2]
-RUN = {"python": "run", "pycon": "run", "c": "compiled by tests/capi", "cpp": "compiled by tests/capi", "sh": "parsed"}
+RUN = {
+    **dict.fromkeys(("python", "pycon"), "run"),
+    **dict.fromkeys(("c", "cpp"), "compiled by tests/capi"),
+    **dict.fromkeys(("sh", "toml"), "parsed"),
+}
 LOOKED_AT = {"", "text", "math", "cmake"}
 """Languages of blocks that are no program of ours: output, formulas, what CMake reads."""
 
@@ -96,22 +101,16 @@ def test_a_link_to_nothing_is_found(tmp_path):
         places.relocated("[x](nowhere.md)", ROOT / "docs" / "aclnn.md", "aclnn.md")
 
 
-def heading_anchors(text):
-    """What a link into a page may name, as the site spells headings."""
-    headings = re.findall(r"^#+ (.*)$", places.FENCED.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 def test_links_of_all_pages_lead_to_pages_and_headings(found):
     for page, text in found.items():
-        for _, target in places.LINK.findall(places.FENCED.sub("", text)):
+        for _, target in places.LINK.findall(without_blocks(text)):
             address, _, anchor = target.partition("#")
             if ":" in address or address.endswith(places.PICTURES):
                 continue
             there = str(Path(places.ROOT / page).parent.joinpath(address).resolve().relative_to(places.ROOT))
             there = page if not address else there
             assert there in found, f"{page} links to {target}"
-            assert not anchor or anchor in heading_anchors(found[there]), f"{page} links to {target}"
+            assert not anchor or anchor in anchors(found[there]), f"{page} links to {target}"
 
 
 def test_every_block_of_code_is_of_a_language_that_is_run(code):
@@ -157,6 +156,12 @@ def commands(block):
         for command in re.split(r"&&|\|\||;|\|", re.sub(r"(^|\s)#.*", "", line)):
             if command.strip():
                 yield command.strip()
+
+
+def test_toml_parses(code):
+    for block in code:
+        if block.language == "toml":
+            assert tomllib.loads(block.text), block
 
 
 def test_shell_blocks_parse_and_name_what_is_there(code):
