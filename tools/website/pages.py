@@ -19,12 +19,12 @@ from .places import outside_code, pictures, places, relative, relocated
 DOORS = (nn, testing, torch_npu)
 """Modules whose functions and classes have a page."""
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Guides": ("guides/*", "*"),
+    "Guides": ("guides/*", "contributing.md", "*"),
     "Operators": ("operators/index.md",),
     "Doors": ("pytorch.md", "aclnn.md", "c-abi.md", "codes.md", "api/*"),
     "Checker": ("findings/index.md", "findings/*"),
-    "Speed": ("performance.md", "benchmarks/*", "experiments.md"),
-    "Project": ("contributing.md", "architecture.md", "changelog.md"),
+    "Speed": ("performance.md", "benchmarks/*", "scale.md", "experiments.md"),
+    "Project": ("architecture.md", "changelog.md"),
 }
 """Parts of the navigation, by patterns of pages. What no pattern names goes to the one that has the star."""
 
