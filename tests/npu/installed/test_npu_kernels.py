@@ -14,7 +14,7 @@ from aclgrad.frontends.npu import fallback
 from aclgrad.ops.lstm import composed
 from aclgrad.testing.cases import Data
 
-SAMPLES = 12
+SAMPLES = 8
 
 
 def pairs(module, *arguments):
