@@ -149,3 +149,40 @@ def test_the_command_says_what_is_wrong(args, message, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         script.main()
     assert message in capsys.readouterr().err
+
+
+TWO = """
+import sys
+import torch, torch_npu
+import torch.distributed as dist
+from torch import nn
+
+rank = int(sys.argv[1])
+dist.init_process_group("hccl", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+torch.manual_seed(0)
+x, layers = torch.randn(10, 3), nn.Sequential(nn.Linear(3, 4), nn.SyncBatchNorm(4), nn.Hardsigmoid())
+whole = nn.Sequential(layers[0], nn.BatchNorm1d(4), layers[2])
+whole(x).square().mean().backward()
+expected = [p.grad.clone() for p in layers[0].parameters()]
+layers.zero_grad()
+model = nn.parallel.DistributedDataParallel(layers.npu())
+model(x.npu()[5 * rank : 5 * rank + 5]).square().mean().backward()
+for parameter, gradient in zip(layers[0].parameters(), expected):
+    torch.testing.assert_close(parameter.grad.cpu(), gradient, rtol=1e-4, atol=1e-6)
+parts = torch.empty(2, 1, 2, device="npu")
+dist.all_gather_into_tensor(parts, torch.full((1, 2), float(rank), device="npu"))
+assert parts.tolist() == [[[0, 0]], [[1, 1]]]
+share = torch.empty(1, 1, device="npu")
+dist.reduce_scatter_tensor(share, torch.tensor([[1.0], [2.0]], device="npu"))
+assert share.item() == 2 * (rank + 1)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes(tmp_path):
+    """Data parallel, with batch norm over both: the gradients of the whole batch."""
+    (tmp_path / "two.py").write_text(TWO)
+    command = [sys.executable, "-W", "ignore", "-m", "aclgrad.npu", tmp_path / "two.py"]
+    both = [subprocess.Popen([*command, str(rank), tmp_path / "store"]) for rank in range(2)]
+    assert [process.wait(timeout=100) for process in both] == [0, 0]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from .fallback import fallback
 from .memory import DEVICE_TYPE
@@ -16,6 +16,9 @@ from .registrations import Registrations
 
 _BACKEND = "hccl"
 _LISTS = ("backend_list", "default_device_backend_map", "backend_capability", "backend_type_map", "_plugins")
+
+_WHOLE = ("_allgather_base_", "_reduce_scatter_base_")
+"""What gathers into a tensor, or scatters one: gloo would divide it by its rows, and others by its elements."""
 
 
 def register() -> Callable[[], None]:
@@ -27,8 +30,10 @@ def register() -> Callable[[], None]:
         warnings.simplefilter("ignore")  # torch has kernels of its own, which look for a backend with real devices
         for full_name in torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1"):
             if full_name.startswith("c10d::"):
-                op = getattr(torch.ops.c10d, full_name.partition("::")[2]).default
-                made.add(op, partial(fallback, op), "PrivateUse1", allow_override=True)
+                name = full_name.partition("::")[2]
+                op = getattr(torch.ops.c10d, name).default
+                kernel = partial(_flat if name in _WHOLE else fallback, op)
+                made.add(op, kernel, "PrivateUse1", allow_override=True)
     backend: Any = distributed.Backend
     before = {name: getattr(backend, name).copy() for name in _LISTS}
     backend.register_backend(_BACKEND, _group, devices=["cpu", DEVICE_TYPE])
@@ -45,3 +50,7 @@ def register() -> Callable[[], None]:
 
 def _group(store: Any, rank: int, size: int, timeout: Any) -> Any:
     return distributed.ProcessGroupGloo(store, rank, size, timeout=timeout)
+
+
+def _flat(op: Any, output: Tensor, given: Tensor, *args: Any) -> Any:
+    return fallback(op, output.view(-1), given.view(-1), *args)
