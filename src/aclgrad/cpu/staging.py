@@ -23,6 +23,7 @@ from numba.extending import intrinsic
 from .compiler import entry, jit
 from .elements import ELEMENTS, I8, I64
 from .lanes import DTYPE_CODES, Pointer, address_of, emit_load, pointer_to
+from .pointers import strides_of
 from .procedures import call_at, named
 from .tables import table
 
@@ -130,6 +131,12 @@ def near_places(typing: Any, staging: Any, pointers: Any) -> Any:
     return pointers(staging, pointers), emit
 
 
+@jit
+def near_strides(staging: Any, pointers: Any) -> Any:
+    """How far the rows of a tile are apart, for every operand: near the thread if it is staged, else where it lies."""
+    return strides_of(pointers, staging + (PER_OPERAND + ROW * len(pointers)))
+
+
 @intrinsic
 def addresses(typing: Any, pointers: Any) -> Any:
     """The address of an array, on this call's stack, of the pointers' addresses; 0 for None."""
@@ -162,21 +169,23 @@ def staged_or(typing: Any, staging: Any, near: Any, pointers: Any) -> Any:
 
 
 @jit
-def bring(staging: Any, begin: int, at: int, near: int, steps: Any, rows: int, columns: int) -> None:
+def bring(staging: Any, begin: int, at: int, near: int, along: Any, down: Any, rows: int, columns: int) -> None:
     """Bring the sources of a tile near the thread.
 
     `begin`, `at` and `near` are the addresses of arrays of addresses: where the operands begin, where the tile would if
-    they were of the near dtypes, and their places. `steps` are strides along rows, a word, and strides down rows.
+    they were of the near dtypes, and their places. `along` and `down` are the operands' strides.
     """
     if staging[STAGED_SOURCES] != 0:
-        call_at(staging[FUNCTION], 0, address_of(staging), begin, at, near, address_of(steps), rows, columns)
+        strides = (address_of(along), address_of(down))
+        call_at(staging[FUNCTION], 0, address_of(staging), begin, at, near, strides[0], strides[1], rows, columns)
 
 
 @jit
-def bring_back(staging: Any, begin: int, at: int, near: int, steps: Any, rows: int, columns: int) -> None:
+def bring_back(staging: Any, begin: int, at: int, near: int, along: Any, down: Any, rows: int, columns: int) -> None:
     """Bring what was written near the thread back to the targets; see `bring`."""
     if staging[STAGED_TARGETS] != 0:
-        call_at(staging[FUNCTION], 1, address_of(staging), begin, at, near, address_of(steps), rows, columns)
+        strides = (address_of(along), address_of(down))
+        call_at(staging[FUNCTION], 1, address_of(staging), begin, at, near, strides[0], strides[1], rows, columns)
 
 
 @jit
@@ -234,11 +243,11 @@ def stage(*chains: tuple[torch.dtype, ...]) -> Any:
 
     def stage_tile(
         _thread: int, _threads: int, back: int, staging_at: int, begin_at: int, at_at: int, near_at: int,
-        steps_at: int, rows: int, columns: int,
+        along_at: int, down_at: int, rows: int, columns: int,
     ) -> None:  # fmt: skip
         staging, begin, at, places = words(staging_at), words(begin_at), words(at_at), words(near_at)
         count, targets = staging[OPERANDS], staging[TARGETS]
-        along, down = words(steps_at), words(steps_at) + (1 + count)
+        along, down = words(along_at), words(down_at)
         for k in range(count - targets if back != 0 else 0, count if back != 0 else count - targets):
             of = staging + (PER_OPERAND + k)
             code = of[CODE * count]
@@ -250,4 +259,4 @@ def stage(*chains: tuple[torch.dtype, ...]) -> Any:
                     whole(code, back, far, down[k], along[k], places[k], of[ROW * count], rows, columns)
 
     name = "_".join(("stage", *(str(dtype) for chain in chains for dtype in chain))).replace("torch.", "")
-    return entry(named(stage_tile, name), (int,) * 8)
+    return entry(named(stage_tile, name), (int,) * 9)

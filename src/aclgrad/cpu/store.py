@@ -5,6 +5,9 @@ read, or whose seal is broken, is compiled anew and replaced; what cannot be wri
 once. The seal is a hash of the contents and of what they were made for, so neither half a file nor another kernel's is
 ever executed. It guards against accidents, not against whoever may write to the folder.
 
+Of several processes that need a kernel at the same time, as those of a torchrun do, one compiles it while the others
+wait for its file; where files cannot be locked, or that takes too long, each compiles.
+
 numba decides where the folder lies (NUMBA_CACHE_DIR, else beside the source, else the user's cache folder). Its own
 files are an index and the code apart from it, which processes that write at once can leave at odds.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+import time
 import uuid
 import warnings
 from contextlib import suppress
@@ -28,7 +32,16 @@ from numba.core.serialize import dumps
 
 from .parts import KernelCompiler
 
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
 SUFFIX = ".nbc"
+PATIENCE, LOOK = 60.0, 0.02
+"""Seconds that somebody else may compile, and between two looks whether it has ended."""
+
 _SEAL = hashlib.sha256().digest_size
 _log = logging.getLogger(__name__)
 
@@ -44,7 +57,11 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
         code._cache = Store(function, family)
     except (OSError, RuntimeError) as nowhere:  # numba has no better class for "no locator available"
         _warn(f"no folder for them can be written ({nowhere})")
-    code.compile()
+    try:
+        code.compile()
+    finally:
+        if isinstance(code._cache, Store):
+            code._cache.unlock()
     return code
 
 
@@ -55,11 +72,14 @@ class Store(FunctionCache):
         super().__init__(function)
         self._folder = Path(self.cache_path)
         self._family = family
+        self._locked: tuple[Path, Any] | None = None
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """The kernel as `save_overload` was given it, or None."""
+        """The kernel as `save_overload` was given it, or None; then nobody else compiles it until `unlock`."""
         target.refresh()
         identity, path = self._identity(signature, target.codegen())
+        if not path.exists():
+            self._lock(path)
         try:
             sealed = path.read_bytes()
         except FileNotFoundError:
@@ -90,6 +110,39 @@ class Store(FunctionCache):
         for stale in self._older():
             with suppress(OSError):  # another process may have been quicker, or it is somebody else's
                 stale.unlink()
+
+    def _lock(self, path: Path) -> None:
+        """Wait until no other process compiles for this file, if that can be known."""
+        if fcntl is None:
+            return
+        beside = path.with_name(f"{path.name}.lock")
+        end = time.monotonic() + PATIENCE
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = beside.open("wb")
+        except OSError:
+            return
+        self._locked = beside, file
+        while time.monotonic() < end and not path.exists():
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(LOOK)
+            except OSError:
+                return
+            else:
+                return
+
+    def unlock(self) -> None:
+        """Let others have it."""
+        if self._locked is None or fcntl is None:
+            return
+        (beside, file), self._locked = self._locked, None
+        with suppress(OSError):
+            beside.unlink()
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open, too
+        file.close()
 
     def _older(self) -> list[Path]:
         """Files of the same kernel from other sources, those of a process that was killed as it wrote among them."""

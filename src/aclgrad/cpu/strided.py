@@ -20,22 +20,20 @@ from numba.extending import intrinsic
 from ..core import loops
 from ..core.words import counted
 from .compiler import Argument, Signature, Step, jit
-from .elements import ELEMENTS, I64
-from .lanes import Pointer, StridedPointer, emit_load, emit_store, move, stored_as
+from .pointers import fetch, moved, put, standing, strides_of
 from .staging import (
     HEAD,
-    PER_OPERAND,
-    ROW,
     Staging,
     addresses,
     bring,
     bring_back,
     is_staged,
     near_places,
+    near_strides,
     stage_size,
     staged_in,
     staged_or,
-)
+)  # fmt: skip
 from .tables import table
 from .threads import Kernel, share, thread_count, threads_in_words
 
@@ -145,7 +143,7 @@ def elementwise(point: Any, targets: int = 1, constants: int = 0) -> Any:
         places, begin, near, steps = pointers, 0, 0, strides_of(pointers, outer + 1)
         if is_staged(staging):
             places, begin = near_places(staging, pointers), addresses(pointers)
-            near, steps = addresses(places), strides_of(pointers, staging + (PER_OPERAND + ROW * (width - 1)))
+            near, steps = addresses(places), near_strides(staging, pointers)
         first, last = share(tiles, 1, thread, threads)
         for tile in range(first, last):
             column = tile % across * columns
@@ -161,7 +159,7 @@ def elementwise(point: Any, targets: int = 1, constants: int = 0) -> Any:
             far = 0
             if is_staged(staging):
                 far = addresses(at)
-                bring(staging, begin, far, near, inner + 1, lines, length)
+                bring(staging, begin, far, near, inner + 1, outer + 1, lines, length)
                 at = staged_or(staging, places, at)
             if still:
                 for r in range(lines):
@@ -174,7 +172,7 @@ def elementwise(point: Any, targets: int = 1, constants: int = 0) -> Any:
                     for i in range(length):
                         put(line, i, targets, point(*fetch(line, i, targets)))
             if is_staged(staging):
-                bring_back(staging, begin, far, near, inner + 1, lines, length)
+                bring_back(staging, begin, far, near, inner + 1, outer + 1, lines, length)
 
     # Machine code goes by its function's name: two loops of equal types must not be taken for each other.
     loops.__qualname__ = f"elementwise_{point.__module__}_{point.__qualname__}".replace(".", "_")
@@ -201,120 +199,3 @@ def _prefer_256_bits(typing: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), emit
-
-
-@intrinsic
-def strides_of(typing: Any, pointers: Any, table: Any) -> Any:
-    """The strides of all pointers, read from a table: whoever loops need not read them again and again."""
-    result = types.UniTuple(types.int64, len(pointers.types))
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values = [emit_load(context, builder, table, args[1], I64(k)) for k in range(len(pointers.types))]
-        return context.make_tuple(builder, result, values)
-
-    return result(pointers, table), emit
-
-
-@intrinsic
-def moved(typing: Any, pointers: Any, strides: Any, count: Any) -> Any:
-    """Each pointer `count` of its strides further on, which are in a table or a tuple; None stays None."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values = []
-        for k, pointer in enumerate(pointers.types):
-            if pointer == types.none:
-                values.append(context.get_dummy_value())
-                continue
-            if isinstance(strides, Pointer):
-                stride = emit_load(context, builder, strides, args[1], I64(k))
-            else:
-                stride = builder.extract_value(args[1], k)
-            distance = builder.mul(stride, context.cast(builder, args[2], count, types.int64))
-            values.append(move(builder, pointer, builder.extract_value(args[0], k), distance))
-        return context.make_tuple(builder, pointers, values)
-
-    return pointers(pointers, strides, count), emit
-
-
-@intrinsic(prefer_literal=True)
-def standing(typing: Any, pointers: Any, constants: Any, targets: Any) -> Any:
-    """The pointers, the last `constants` of the sources as ones to a single element that serves all."""
-    last = len(pointers.types) - targets.literal_value
-    result = types.Tuple(
-        [
-            Pointer(pointer.dtype, pointer.scope, 0) if last - constants.literal_value <= k < last else pointer
-            for k, pointer in enumerate(pointers.types)
-        ]
-    )
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values = [builder.extract_value(args[0], k) for k in range(len(result.types))]
-        return context.make_tuple(builder, result, values)
-
-    return result(pointers, constants, targets), emit
-
-
-@intrinsic
-def stepped(typing: Any, pointers: Any, strides: Any) -> Any:
-    """The pointers, subscriptable: those with a step of run time are given their stride."""
-    result = types.Tuple([_subscriptable(pointer) for pointer in pointers.types])
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values = []
-        for k, pointer in enumerate(result.types):
-            value = builder.extract_value(args[0], k)
-            if isinstance(pointer, StridedPointer):
-                strided = context.make_helper(builder, pointer)
-                strided.address = value
-                strided.step = emit_load(context, builder, strides, args[1], I64(k))
-                value = strided._getvalue()
-            values.append(value)
-        return context.make_tuple(builder, result, values)
-
-    return result(pointers, strides), emit
-
-
-def _subscriptable(pointer: types.Type) -> types.Type:
-    dynamic = isinstance(pointer, Pointer) and pointer.step is None
-    return StridedPointer(pointer.dtype, pointer.scope, None) if dynamic else pointer
-
-
-@intrinsic(prefer_literal=True)
-def fetch(typing: Any, line: Any, index: Any, targets: Any) -> Any:
-    """The elements at `index` of all pointers but the last `targets`; None stays None."""
-    sources = line.types[: -targets.literal_value]
-    result = types.Tuple([ELEMENTS[p.dtype].value if p != types.none else types.none for p in sources])
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        position = context.cast(builder, args[1], index, types.int64)
-        values = [
-            context.get_dummy_value()
-            if pointer == types.none
-            else emit_load(context, builder, pointer, builder.extract_value(args[0], k), position)
-            for k, pointer in enumerate(sources)
-        ]
-        return context.make_tuple(builder, result, values)
-
-    return result(line, index, targets), emit
-
-
-@intrinsic(prefer_literal=True)
-def put(typing: Any, line: Any, index: Any, targets: Any, result: Any) -> Any:
-    """Write a number at `index` of the last pointer, or the numbers of a tuple at `index` of the last `targets`.
-
-    Nothing is written where the pointer is None.
-    """
-    first = len(line.types) - targets.literal_value
-    numbers = tuple(result.types) if isinstance(result, types.BaseTuple) else (result,)
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        position = context.cast(builder, args[1], index, types.int64)
-        for k, (target, number) in enumerate(zip(line.types[first:], numbers, strict=True)):
-            if target == types.none:
-                continue
-            value = builder.extract_value(args[3], k) if isinstance(result, types.BaseTuple) else args[3]
-            rounded = context.cast(builder, value, number, stored_as(target, number))
-            emit_store(context, builder, target, builder.extract_value(args[0], first + k), position, rounded)
-        return context.get_dummy_value()
-
-    return types.void(line, index, targets, result), emit

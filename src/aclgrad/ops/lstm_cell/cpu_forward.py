@@ -11,7 +11,7 @@ from typing import Any
 
 from ...cpu.compiler import jit
 from ...cpu.lanes import apart
-from ...cpu.strided import moved, stepped
+from ...cpu.pointers import moved, stepped
 from ...cpu.threads import share
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import next_state

@@ -19,7 +19,8 @@ from ...core.spec import Call
 from ...cpu.compiler import Step, inlined, jit
 from ...cpu.lanes import apart, cast, contiguous
 from ...cpu.operands import Operands
-from ...cpu.strided import Loops, moved, stepped
+from ...cpu.pointers import moved, stepped
+from ...cpu.strided import Loops
 from ...cpu.tables import table
 from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 from ...cpu.vecmath import tanh
@@ -250,8 +251,7 @@ class LstmCellBackward:
         head = (rows, columns, block, strip, pitch, 0 if bias is None else bias.strides[0], *distances)
         self._table = table([*head, *along, *down])
         self._table_address = self._table.data_ptr()
-        missing = dh is absent or dc is absent
-        self._zeros = torch.zeros(columns if missing else 0, dtype=cx.dtype, device="cpu")
+        self._zeros = torch.zeros(columns if absent in (dh, dc) else 0, dtype=cx.dtype, device="cpu")
         self._zeros_address = self._zeros.data_ptr()
         self._count = rows * columns
         self._has_bias = bias is not None

@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...core.autograd import again, final
+from ...core.autograd import again
 from . import reference
-
-ONCE = "the gradient of a batch norm over several processes cannot be differentiated again; within one process it can"
 
 
 def normalised(*arguments: Any) -> Tensor:
     """`Normalised` of these arguments, also in forward mode and where a transform of `torch.func` is active."""
-    if forward_ad._current_level >= 0 and arguments[-1] is None:
+    if forward_ad._current_level >= 0:
         return _formula(*arguments)
     node = _Transformed if torch._C._are_functorch_transforms_active() else Normalised
     return node.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
@@ -32,7 +30,7 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: input, weight, bias, mean, invstd, counts [W], eps, and how sums are reduced (or None)."""
+        """`arguments`: input, weight, bias, mean, invstd, counts [1], eps."""
         _keep(ctx, arguments)
         return _elements(*arguments)
 
@@ -43,11 +41,9 @@ class Normalised(torch.autograd.Function):
         x, weight, mean, *_ = ctx.saved_tensors
         with torch.no_grad():
             found = _gradients(ctx, grad)
-        if ctx.reduce is not None:
-            return *final(ONCE, found, grad, x), *[None] * 5
         bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
-        inputs = (x, weight, bias, *[None] * 3, ctx.eps, None)
-        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 5)))
+        inputs = (x, weight, bias, *[None] * 3, ctx.eps)
+        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 4)))
 
 
 def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
@@ -61,8 +57,6 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
         grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
     grad_x = None
     if wants_x:
-        if ctx.reduce is not None:
-            sum_dy, sum_dy_xmu = ctx.reduce(sum_dy, sum_dy_xmu)
         grad_x = torch.ops.aclgrad.batch_norm_elemt_backward(grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
     return [grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None]
 
@@ -70,7 +64,7 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
 def _formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
     """The same in torch's own operations, from the batch alone."""
     wide = torch.promote_types(x.dtype, torch.float32)
-    *_, eps, _ = rest
+    *_, eps = rest
     y, _, _ = reference.batch_norm(x.to(wide), None if weight is None else weight.to(wide), eps)
     return (y if bias is None else y + reference.along_channels(bias.to(wide), x)).to(x.dtype)
 
@@ -90,10 +84,10 @@ class _Transformed(Normalised):
 
 
 def _keep(ctx: Any, arguments: tuple[Any, ...]) -> None:
-    x, weight, _, mean, invstd, counts, ctx.eps, ctx.reduce = arguments
+    x, weight, _, mean, invstd, counts, ctx.eps = arguments
     ctx.save_for_backward(x, weight, mean, invstd, counts)
 
 
 def _elements(*arguments: Any) -> Tensor:
-    x, weight, bias, mean, invstd, _, eps, _ = arguments
+    x, weight, bias, mean, invstd, _, eps = arguments
     return torch.ops.aclgrad.batch_norm_elemt(x, weight, bias, mean, invstd, eps)  # type: ignore[no-any-return]
