@@ -27,8 +27,8 @@ from website import family, pages, places
 from website.refusals import refusals
 
 RUN = {"python": "run", "c": "compiled by tests/capi", "cpp": "compiled by tests/capi", "sh": "parsed"}
-LOOKED_AT = {"", "text", "math", "cmake"}
-"""Languages of blocks that are no program of ours: output, formulas, what CMake reads."""
+LOOKED_AT = {"", "text", "math", "cmake", "json"}
+"""Languages of blocks that are no program of ours: output, formulas, what CMake reads, data."""
 
 
 @pytest.fixture(scope="module")

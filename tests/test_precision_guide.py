@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from aclgrad.frontends.cli import app
+from page_blocks import blocks
 
-GUIDE = Path(__file__).parents[2] / "docs" / "precision.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "precision.md"
 FILES = {"c": "gradient.c", "json": "arguments.json"}
 RUNNER = CliRunner(env={"COLUMNS": "110"})
 
@@ -45,7 +46,8 @@ def test_every_block_of_the_guide_runs(tmp_path, monkeypatch, capsys):
         pytest.skip("there is no C compiler here")
     monkeypatch.chdir(tmp_path)
     namespace, said = {}, ""
-    for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+    for found in blocks(GUIDE.name, GUIDE.read_text(encoding="utf-8")):
+        kind, block = found.language, found.text
         if kind == "sh":
             said += " ".join(spoken(in_shell(line)) for line in block.splitlines())
         elif kind == "python":
