@@ -45,6 +45,7 @@ from .frontends.aclnn.rebinding import aclSetDynamicTensorAddr as aclSetDynamicT
 from .frontends.aclnn.rebinding import aclSetInputTensorAddr as aclSetInputTensorAddr
 from .frontends.aclnn.rebinding import aclSetOutputTensorAddr as aclSetOutputTensorAddr
 from .frontends.aclnn.rebinding import aclSetTensorAddr as aclSetTensorAddr
+from .frontends.aclnn.dumps import aclDumpOpTensors as aclDumpOpTensors
 
 _Tensor: TypeAlias = Tensor | int | None  # used in place, a handle, or absent
 _List: TypeAlias = Sequence[_Tensor] | int | None

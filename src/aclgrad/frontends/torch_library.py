@@ -18,7 +18,7 @@ from ..core.autograd import Composed, by_formula, has_tangents, restated
 from ..core.dispatch import NAMESPACE, chosen_backend, is_optional_list, lists_for_none, wants_gradient
 from ..core.errors import WrongType
 from ..core.plan import Operator, allocated
-from ..core.registry import operators, part
+from ..core.registry import follow, part
 from ..core.spec import REQUIRED, BoolArray, Flag, Float, InOut, Int, OpSpec, OutList, Param, TensorList
 from ..core.textbook import by_the_book, textbook
 from .torch_autograd import register_autograd
@@ -42,10 +42,13 @@ _TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", Bool
 
 
 def register() -> None:
-    """Define an op for every operator, and the gradients their families know."""
-    for operator in operators():
-        define(operator)
-        differentiate(operator)
+    """Define an op for every operator, now or when it is registered, and the gradients their families know."""
+    follow(_define_and_differentiate)
+
+
+def _define_and_differentiate(operator: Operator) -> None:
+    define(operator)
+    differentiate(operator)
 
 
 def differentiate(operator: Operator) -> None:

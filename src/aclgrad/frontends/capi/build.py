@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 
 from ..._version import __version__
+from ..custom import discovery
 from . import foreign
 from .guards import foreign_stubs, guards
 from .headers import headers
@@ -54,7 +55,7 @@ def installation() -> Installation:
     """The build of this environment, from the cache folder; made if there is none for the present versions."""
     cache = cache_folder()
     built = cache / _key()
-    link = cache / f"python-{_digest(sys.executable, str(PACKAGE_ROOT))}"
+    link = cache / f"python-{_digest(sys.executable, str(PACKAGE_ROOT), *discovery.named())}"
     with _explained(cache, f"set {CACHE_VARIABLE} to a folder that can be written"), _working_folder(cache) as work:
         if not _is_whole(built):
             made = _write_all(work / "build", built).root
@@ -174,6 +175,8 @@ def source() -> str:
         "FINGERPRINT": fingerprint(),
         "MODULE": f"{__package__}.adapters",
         "PYTHON_SERIES": "{}.{}".format(*sys.version_info[:2]),
+        "PLUGINS": os.pathsep.join(discovery.named()),
+        "PLUGINS_NAME": discovery.CHOSEN,
     }
     defined = [f"#define {name} {_c_string(value)}" for name, value in constants.items()]
     served = prototypes()
