@@ -1,7 +1,7 @@
 """The blocks of code in the documentation: found in every page, and run as a reader would.
 
-A comment above a block says what a reader does not need to see: `<!-- python: … -->` runs before it; `<!-- not run: … -->`
-gives the reason why it is only looked at: it must parse, and what it names of aclgrad must be there.
+A comment above a block says what a reader does not need to see: `<!-- python: … -->` runs before it, `<!-- not run: …
+-->` gives the reason why it is only looked at: it must parse, and what it names of aclgrad must be there.
 
     python tests/page_blocks.py [--kernels]     runs the Python of the site, by the reference unless told otherwise
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import doctest
 import io
 import re
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BLOCK = re.compile(r"(?:<!-- (python|not run): ([^>]*) -->\n+)?^( *)```([\w+]*)(.*)\n((?:.*\n)*?)\3```$", re.MULTILINE)
+RUN = ("python", "pycon")
 SOURCE = re.compile(r"\.source\b")  # shown, not run: the code of the package itself
 
 
@@ -48,6 +50,17 @@ def blocks(page, text):
     return found
 
 
+def without_blocks(text):
+    """A page without its fenced blocks: what may hold headings and links."""
+    return BLOCK.sub("", text)
+
+
+def anchors(text):
+    """What a link into a page may name: its headings as Markdown viewers spell them."""
+    headings = re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def statements(text):
     """Its lines; indented ones and closing brackets belong to the line above."""
     return re.split(r"\n(?![ \t\])}])", text)
@@ -67,6 +80,9 @@ def run_python(found):
             look_at(block)
             continue
         exec(block.before, namespace)
+        if block.language == "pycon":
+            run_session(block, namespace)
+            continue
         lines = statements(block.text)
         for k, line in enumerate(lines):
             if not line.strip() or line.startswith("#"):
@@ -90,15 +106,25 @@ def run_python(found):
                 assert namespace["ret"] == 0, f"{block}: {line}"
 
 
+def run_session(block, namespace):
+    """Run a block that shows a session: what is printed is what follows."""
+    session = doctest.DocTestParser().get_doctest(block.text, namespace, str(block), None, block.line)
+    said = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session, out=said.append, clear_globs=False)
+    assert not said, "".join(said)
+    namespace.update(session.globs)
+
+
 def look_at(block):
-    """Parse a block that is not run; every dotted name that begins with aclgrad must be there."""
+    """Parse a block that is not run; what it imports from aclgrad and names as aclgrad.… must be there."""
     import aclgrad
 
-    assert aclgrad.__version__
     for node in ast.walk(ast.parse(block.text)):
         dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
         if re.fullmatch(r"aclgrad(\.\w+)+", dotted):
             eval(dotted, {"aclgrad": aclgrad})
+        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "aclgrad":
+            exec(ast.unparse(node), {})
 
 
 def site():
@@ -126,7 +152,7 @@ def main(arguments):
             BACKENDS[name] = refused
     warnings.simplefilter("error")
     for page, found in site().items():
-        python = [block for block in found if block.language == "python" and not SOURCE.search(block.info)]
+        python = [block for block in found if block.language in RUN and not SOURCE.search(block.info)]
         if python and page != "README.md":
             run_python(python)
             acl.rt.reset_device_force(0)

@@ -1,17 +1,13 @@
-"""The C programs on the operators' pages of the documentation: they compile without a warning and run without findings."""
+"""The C programs on the operators' pages compile without a warning and run without findings."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from capi_helpers import environment, run
+from website.examples import c_example
 
 from aclgrad.core.registry import aclnn_operators
 from aclgrad.frontends.capi.build import c_compiler
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-from website.examples import c_example
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
 

@@ -12,6 +12,7 @@ from .places import FAMILIES
 FORMULA = re.compile(r"<!-- formula: ([^>]*) -->\n\n(```math\n.*?^```)", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 CHOICES = "Where the document leaves a choice"
+SHAPES = ("Types and shapes", "Arguments", "Limits")
 NUMBERS = ("Numerics", "Numbers")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ def page(operator: Operator) -> str:
     sections = {
         "": _head(operator),
         "Formula": _formula(spec, text),
-        "Arguments": _arguments(operator),
+        "Arguments": _arguments(operator, text),
         "Examples": _examples(operator),
         "In Python": _function(spec),
         "What is refused, in this order": _refused(operator),
@@ -86,7 +87,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def _arguments(operator: Operator) -> str:
+def _arguments(operator: Operator, text: str) -> str:
     spec, (arguments, outs) = operator.spec, sample(operator)
     prototypes = pair(spec)[0].params if spec.aclnn else [None] * (len(arguments) + len(outs))
     rows = []
@@ -96,10 +97,11 @@ def _arguments(operator: Operator) -> str:
     names = ["Python", "aclnn", "C type"] if spec.aclnn else ["Python"]
     dtypes = ["dtypes", "in Python also"]
     shapes = (
-        "The last column is of one call, that of the examples. Any strides are welcome. With `asked for`, Python's "
-        "caller asks by a flag, the document's caller by giving memory."
+        "The last column is of one call, that of the examples. Any strides are welcome. An output that is asked for is "
+        "asked for by its flag in Python, in aclnn by giving its memory."
     )
-    return f"{table([*names, 'what', *dtypes, 'for example'], rows)}\n\n{shapes}"
+    said = _moved(spec, family.section(text, *family.SHAPES))
+    return "\n\n".join(filter(None, [table([*names, "what", *dtypes, "for example"], rows), shapes, said]))
 
 
 def _kind(param: Param) -> str:
@@ -129,13 +131,23 @@ def _said(value: Any) -> str:
 
 def _examples(operator: Operator) -> str:
     spec = operator.spec
-    doors = {"PyTorch": ("python", torch_example(operator))}
+    function = getattr(aclgrad, spec.name, None)
+    doors = {"Python": ("pycon", examples_of(function))} if function is not None else {}
+    doors["PyTorch"] = ("python", torch_example(operator))
     if spec.aclnn:
         doors |= {"aclnn": ("python", aclnn_example(operator)), "C": ("c", c_example(operator))}
     tabs = [f'=== "{door}"\n\n' + _indented(f"```{kind}\n{code}\n```") for door, (kind, code) in doors.items()]
-    more = "The Python door's example stands with its function, below. " if hasattr(aclgrad, spec.name) else ""
-    run = "`aclgrad cc example.c -o example && ./example` compiles and runs the C program." if spec.aclnn else ""
-    return "\n\n".join([*tabs, (more + run).strip()]).rstrip()
+    run = "`aclgrad cc example.c -o example && ./example` compiles and runs the C program."
+    return "\n\n".join([*tabs, *([run] if spec.aclnn else [])])
+
+
+def examples_of(function: Any) -> str:
+    """The examples of a docstring, without the words between them."""
+    found = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
+    return "\n".join(
+        f">>> {example.source.rstrip().replace(chr(10), chr(10) + '... ')}\n{example.want}".rstrip()
+        for example in found
+    )
 
 
 def _function(spec: OpSpec) -> str:
@@ -148,7 +160,9 @@ def _refused(operator: Operator) -> str:
     spec = operator.spec
     found = refusals(operator)
     own = len(spec.rules)
-    rows = [[_place(refusal, own), _words(refusal), str(refusal.error.status), _python(refusal)] for refusal in found]
+    rows = [
+        [_place(refusal, own), _words(refusal), str(refusal.error.status), _python(refusal, spec)] for refusal in found
+    ]
     intro = (
         "The first check that fails decides the status. These are the checks' own words about the calls that the tests "
         "make; where several arguments stand together, the same is said of each."
@@ -173,8 +187,11 @@ def _words(refusal: Refusal) -> str:
     return f"{names} {refusal.words}".strip()
 
 
-def _python(refusal: Refusal) -> str:
-    return f"`{type(refusal.error).__name__}`" if refusal.in_python else "allowed, or no argument there"
+def _python(refusal: Refusal, spec: OpSpec) -> str:
+    if refusal.in_python:
+        return f"`{type(refusal.error).__name__}`"
+    outs = {out.aclnn for out in spec.outs}
+    return "optional" if outs.issuperset(name.partition("[")[0] for name in refusal.arguments) else "accepted"
 
 
 def _numerics(spec: OpSpec, text: str) -> str:

@@ -14,17 +14,17 @@ from aclgrad.frontends.acl.codes import AclError, AclnnStatus
 
 from . import operator_page
 from .family import COMMENT
-from .places import outside_code, places, relocated
+from .places import outside_code, pictures, places, relative, relocated
 
 DOORS = (nn, testing, torch_npu)
 """Modules whose functions and classes have a page."""
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Guides": ("guides/*", "*"),
+    "Guides": ("guides/*", "contributing.md", "*"),
     "Operators": ("operators/index.md",),
     "Doors": ("pytorch.md", "aclnn.md", "c-abi.md", "codes.md", "api/*"),
     "Checker": ("findings/index.md", "findings/*"),
-    "Speed": ("performance.md", "benchmarks/*", "experiments.md"),
-    "Project": ("contributing.md", "architecture.md", "changelog.md"),
+    "Speed": ("performance.md", "benchmarks/*", "scale.md", "experiments.md"),
+    "Project": ("architecture.md", "changelog.md"),
 }
 """Parts of the navigation, by patterns of pages. What no pattern names goes to the one that has the star."""
 
@@ -48,10 +48,13 @@ def _linked(text: str) -> str:
 
 
 def _titled(there: str, text: str) -> str:
-    """A page with a heading, which committed results, written to be shown in another page, lack."""
+    """A page with a heading; committed results, written to be shown in another page, get theirs and their picture."""
     if text.lstrip().startswith("#"):
         return text
-    return f"# {there.rpartition('/')[2].removesuffix('.md').replace('-', ' ')}\n\n{text}"
+    name = there.removesuffix(".md").rpartition("/")[2]
+    picture = f"pictures/benchmarks/results/{name}.png"
+    shown = [f"![Every row of {name}]({relative(picture, there)})"] if picture in pictures() else []
+    return "\n\n".join([f"# {name.replace('-', ' ')}", *shown, text])
 
 
 def _api(door: ModuleType) -> str:
@@ -63,7 +66,11 @@ def _api(door: ModuleType) -> str:
         if not name.startswith("_") and isinstance(value, type | FunctionType) and value.__module__ != "typing"
     }
     said = (door.__doc__ or "").strip().partition("\n\n")[0]
-    parts = [f"::: {value.__module__}.{value.__qualname__}" for value in shown.values()]
+    paths = {name: f"{value.__module__}.{value.__qualname__}" for name, value in shown.items()}
+    parts = []
+    for path in dict.fromkeys(paths.values()):
+        others = [f"`{name}`" for name, there in paths.items() if there == path and not path.endswith(f".{name}")]
+        parts.append("\n\n".join([f"::: {path}", *([f"Also as {', '.join(others)}."] if others else [])]))
     return "\n\n".join([f"# {door.__name__}", said, *parts]) + "\n"
 
 

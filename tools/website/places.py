@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -84,11 +84,14 @@ def relative(target: str, page: str) -> str:
 
 
 def pictures() -> dict[str, Path]:
-    """The pictures that pages show, by their place on the site."""
-    found = {}
+    """The pictures that pages show, and those of results, by their place on the site."""
+    shown = {*_shown(), *(ROOT / "benchmarks/results").glob("*.png")}
+    return {f"pictures/{path.relative_to(ROOT).as_posix()}": path for path in sorted(shown)}
+
+
+def _shown() -> Iterator[Path]:
     for source in places():
         for _, target in LINK.findall(FENCED.sub("", source.read_text(encoding="utf-8"))):
             path = (source.parent / target).resolve()
             if path.suffix in PICTURES and path.is_relative_to(ROOT) and path.exists():
-                found[f"pictures/{path.relative_to(ROOT).as_posix()}"] = path
-    return found
+                yield path

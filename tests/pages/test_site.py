@@ -1,6 +1,8 @@
 """The documentation site: whole, linked, true. Its HTML is built and looked at where the group `docs` is installed."""
 
+import contextlib
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -11,22 +13,24 @@ from urllib.parse import unquote
 
 import pytest
 import typer
+from browser import NEEDS_BROWSER, seen
 from typer.main import get_command
+from website import family, pages, places
+from website.refusals import refusals
 
 from aclgrad.core.errors import AclgradError
 from aclgrad.core.registry import aclnn_operators, operators
 from aclgrad.frontends.cli import app
 from aclgrad.testing.cases import suite
-from page_blocks import blocks, site
+from aclgrad.testing.precision.standards import tomllib
+from page_blocks import anchors, blocks, run_python, site, without_blocks
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-sys.path.insert(0, str(ROOT / "tests" / "testing"))
-from browser import NEEDS_BROWSER, seen
-from website import family, pages, places
-from website.refusals import refusals
-
-RUN = {"python": "run", "c": "compiled by tests/capi", "cpp": "compiled by tests/capi", "sh": "parsed"}
+ROOT = Path(__file__).parents[2]
+RUN = {
+    **dict.fromkeys(("python", "pycon"), "run"),
+    **dict.fromkeys(("c", "cpp"), "compiled by tests/capi"),
+    **dict.fromkeys(("sh", "toml"), "parsed"),
+}
 LOOKED_AT = {"", "text", "math", "cmake", "json"}
 """Languages of blocks that are no program of ours: output, formulas, what CMake reads, data."""
 
@@ -97,22 +101,16 @@ def test_a_link_to_nothing_is_found(tmp_path):
         places.relocated("[x](nowhere.md)", ROOT / "docs" / "aclnn.md", "aclnn.md")
 
 
-def heading_anchors(text):
-    """What a link into a page may name, as the site spells headings."""
-    headings = re.findall(r"^#+ (.*)$", places.FENCED.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 def test_links_of_all_pages_lead_to_pages_and_headings(found):
     for page, text in found.items():
-        for _, target in places.LINK.findall(places.FENCED.sub("", text)):
+        for _, target in places.LINK.findall(without_blocks(text)):
             address, _, anchor = target.partition("#")
             if ":" in address or address.endswith(places.PICTURES):
                 continue
             there = str(Path(places.ROOT / page).parent.joinpath(address).resolve().relative_to(places.ROOT))
             there = page if not address else there
             assert there in found, f"{page} links to {target}"
-            assert not anchor or anchor in heading_anchors(found[there]), f"{page} links to {target}"
+            assert not anchor or anchor in anchors(found[there]), f"{page} links to {target}"
 
 
 def test_every_block_of_code_is_of_a_language_that_is_run(code):
@@ -136,17 +134,16 @@ def test_pythons_blocks_run_with_kernels():
 
 
 def run_pages(*options):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}  # as a reader's
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("page_blocks.py"), *options],
-        capture_output=True, text=True, check=False,
+        [sys.executable, ROOT / "tests" / "page_blocks.py", *options],
+        env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert all(f"operators/{operator.spec.name}.md" in done.stdout for operator in operators())
 
 
 def test_a_promise_that_does_not_come_true_is_found():
-    from page_blocks import run_python
-
     for text in ("import aclgrad\naclgrad.hardsigmoid(None)", "x = 1  # raises NullArgument: x", "print(1)\n# 2"):
         with pytest.raises(AssertionError, match="page:2"):
             run_python(blocks("page", f"```python\n{text}\n```"))
@@ -159,6 +156,12 @@ def commands(block):
         for command in re.split(r"&&|\|\||;|\|", re.sub(r"(^|\s)#.*", "", line)):
             if command.strip():
                 yield command.strip()
+
+
+def test_toml_parses(code):
+    for block in code:
+        if block.language == "toml":
+            assert tomllib.loads(block.text), block
 
 
 def test_shell_blocks_parse_and_name_what_is_there(code):
@@ -179,19 +182,13 @@ def test_shell_blocks_parse_and_name_what_is_there(code):
 
 
 def understood(block, words):
-    """Parse a command of ours as Typer would, without running it."""
-    command, context = get_command(app), None
+    """Parse a command of ours as Typer would, without running it; it raises what is wrong."""
+    command = get_command(app)
     while words and hasattr(command, "commands"):
         assert words[0] in command.commands, f"{block}: aclgrad {words[0]}"
         command, words = command.commands[words[0]], words[1:]
-    try:
-        context = command.make_context(command.name, list(words))
-    except typer.Exit:
-        pass
-    except Exception as error:
-        pytest.fail(f"{block}: {error}")
-    else:
-        context.close()
+    with contextlib.suppress(typer.Exit):
+        command.make_context(command.name, list(words)).close()
 
 
 class Parsed(HTMLParser):
@@ -255,6 +252,9 @@ def test_the_built_site_is_whole_and_asks_the_net_for_nothing(built, found):
 @pytest.mark.parametrize("page", ["index", "operators/lstm_backward", "families/linear_cross_entropy", "errors"])
 def test_a_browser_shows_it_at_any_width(built, tmp_path, page):
     folder = next(path.parent for path in built if path.name == "404.html")
+    text = (folder / f"{page}.html").read_text(encoding="utf-8")
+    based = tmp_path / "page.html"  # shown in a frame, it still finds its style sheets
+    based.write_text(text.replace("<head>", f'<head><base href="{(folder / page).as_uri()}.html">'), encoding="utf-8")
     for width in (1280, 390):
-        shown = seen(folder / f"{page}.html", tmp_path, width)
+        shown = seen(based, tmp_path, width)
         assert shown["width"] == shown["room"], f"{page} is wider than a window of {width}"
