@@ -243,7 +243,7 @@ def draw(path: Path) -> None:
             },
         ),
         (
-            f"one batch norm: {'×'.join(map(str, norm.batch))} values on a rank, half precision",
+            f"one batch norm: {'×'.join(map(str, norm.batch))} values of a rank",
             {
                 "passes of a rank": [norm.passes() for _ in GPU_RANKS],
                 "gather of statistics": [norm.seconds(ranks, network_of(ranks))[0] for ranks in GPU_RANKS],
@@ -255,7 +255,8 @@ def draw(path: Path) -> None:
         for (name, values), colour in zip(lines.items(), ("#9aa5b1", "#1d6fa5", "#b3261e"), strict=True):
             panel.plot(GPU_RANKS, [1e3 * value for value in values], "o-", color=colour, markersize=4, label=name)
         panel.axvline(NODE * math.sqrt(2), color="#e4e7eb", zorder=0)
-        panel.set(xscale="log", yscale="log", xlabel="ranks", ylabel="milliseconds of a step", title=title)
+        panel.set(xscale="log", yscale="log", xlabel="ranks", ylabel="milliseconds of a step")
+        panel.set_title(title, fontsize="medium")
         panel.set_xticks(GPU_RANKS, [f"{ranks:,}" for ranks in GPU_RANKS])
         panel.minorticks_off()
         panel.grid(alpha=0.25)

@@ -104,12 +104,36 @@ RUNS = {
 
 
 def run(steps: int, file: Path | None) -> None:
-    """What every process of a torchrun does; the first one saves the losses."""
+    """What every process of a torchrun does; the first one saves the losses, or shows them."""
+    from rich.progress import track
+
     dist.init_process_group("gloo")
-    losses = {name: list(losses_of(steps)) for name, losses_of in RUNS.items()}
-    if dist.get_rank() == 0 and file is not None:
+    first = dist.get_rank() == 0
+    losses = {
+        name: list(track(losses_of(steps), name, total=steps, disable=not first or file is not None))
+        for name, losses_of in RUNS.items()
+    }
+    if first and file is None:
+        show({dist.get_world_size(): losses})
+    elif first and file is not None:
         file.write_text(json.dumps(losses))
     dist.destroy_process_group()
+
+
+def show(found: dict[int, dict[str, list[float]]]) -> None:
+    """The first and the last loss of every run, and how far the curve ever was from that of one process."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("losses", "processes", "first", "last", "off one's by")
+    table.columns[0].no_wrap = True
+    for name in RUNS:
+        for count, losses in found.items():
+            curve = losses[name]
+            apart = [abs(mine - alone) for mine, alone in zip(curve, found.get(1, losses)[name], strict=True)]
+            shown = f"{max(apart):.1e}" if 1 in found and count > 1 else ""
+            table.add_row(name, str(count), f"{curve[0]:.4f}", f"{curve[-1]:.4f}", shown)
+    Console().print(table)
 
 
 def run_all(steps: int) -> dict[int, dict[str, list[float]]]:
@@ -167,9 +191,14 @@ def main() -> None:
     if "RANK" in os.environ:
         run(options.steps, options.losses)
         return
+    from rich.console import Console
+
     if importlib.util.find_spec("matplotlib") is None:
         parser.error("the picture needs matplotlib: pip install '.[plot]' where aclgrad was cloned")
-    draw(run_all(options.steps), options.out)
+    found = run_all(options.steps)
+    show(found)
+    draw(found, options.out)
+    Console().print(f"loss curves: {options.out}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from .ops.sync_batch_norm import *
 _outside.load()
 _register_ops()
 
-_LAZY = ("acl", "aclnn", "custom", "nn", "testing", "torch_npu")  # doors that are imported when first used
+_LAZY = ("acl", "aclnn", "custom", "nn", "npu", "testing", "torch_npu")  # doors that are imported when first used
 
 
 def __getattr__(name: str) -> object:

@@ -90,11 +90,14 @@ def test_a_page_names_the_place_of_an_error(wrong, tmp_path):
 
 
 def test_ranges_of_indices_are_told_in_words():
-    places = Places((500, 7))
-    places.along[0][[0, 1, 5]] = 1.0  # each of six indices
-    assert places.beyond(0.5) == ["dimension 0 (of 500): 0–11, 30–35"]
-    places.along[0][::2] = 1.0
+    places = Places((500, 20_000, 7))  # of which a cell stands for five
+    places.along[0][[0, 1, 5]] = 1.0
+    places.along[1][3:] = 1.0
+    assert places.beyond(0.5) == ["dimension 0 (of 500): 0–1, 5", "dimension 1 (of 20000): 15–19999"]
+    places.along[0][:] = torch.arange(500) % 2
     assert places.beyond(0.5)[0].endswith("more ranges")
+    places.along[0][:300] = 1.0  # of 500, and every second of the others
+    assert [told.split(":")[0] for told in places.beyond(0.5)] == ["dimension 1 (of 20000)"]
 
 
 def test_a_report_shows_itself_in_a_terminal(wrong, capsys):

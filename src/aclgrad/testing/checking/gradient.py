@@ -80,7 +80,7 @@ def check_gradient(
     reasons = {name: "not wanted" if name in without else unable(name, operator, one) for name in NAMES}
     report.left_out = {name: why for name, why in reasons.items() if why is not None}
     with torch.device(device):
-        for trial in _trials(operator, table, cases, samples, seed, Asked(level, (standard,))):
+        for trial in _trials(operator, table, cases, samples, seed, Asked(standard, level)):
             if tell is not None:
                 tell(trial.name)
             if trial.kind not in report.left_out:

@@ -30,10 +30,10 @@ LEVELS = ("L0", "L1", "L2")
 
 
 class Asked(NamedTuple):
-    """The level to judge at, and the standards whose failures are to be explained element by element; () for all."""
+    """The standard to judge by, and the level. What fails by it, or by our rule, is explained element by element."""
 
+    standard: str
     level: str
-    explained: tuple[str, ...] = ()
 
 
 class Judgement(NamedTuple):

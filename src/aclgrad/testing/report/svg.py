@@ -116,7 +116,7 @@ def places(found: Places, allowed: float) -> str:
 
 def strips(found: Places, allowed: float) -> str:
     """A line for each dimension: the largest error at each index."""
-    lines = [(d, line.tolist()) for d, line in enumerate(found.along) if found.shape[d] > 1]
+    lines = [(d, found.strip(d).tolist()) for d in range(len(found.shape)) if found.shape[d] > 1]
     if not lines:
         return ""
     left, side, gap, parts = 92, 16, 10, []

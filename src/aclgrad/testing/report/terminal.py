@@ -21,8 +21,9 @@ def show(report: Report, console: Console | None = None) -> None:
     standard = standard_named(report.standard)
     if report.tally:
         _show_tally(console, report)
-    for k, call in enumerate(report.shown):
-        _show_call(console, report, call, MOST if len(report.calls) == 1 or k == 0 else 0)
+    first = next((call for call in report.shown if not all(each.ok(report.standard) for each in call.outputs)), None)
+    for call in report.shown:
+        _show_call(console, report, call, MOST if call is first else 0)
     hidden = len(report.wrong) - len(report.shown)
     if hidden > 0:
         console.print(f"… and {hidden} more calls that are not right: a report in a file has them")

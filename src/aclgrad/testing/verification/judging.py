@@ -11,7 +11,7 @@ from ...core.errors import BadDump
 from ...core.meta import Meta, meta_of
 from ...frontends.dumps.files import Stored
 from ..data.dumps import Dump
-from ..precision.kinds import Criterion, Measured
+from ..precision.kinds import RULE, Criterion, Measured
 from ..precision.places import Places
 from ..precision.standards import Asked, Judgement, all_measures, standards
 from ..precision.statistics import Flat, Statistics, flat, measure
@@ -100,7 +100,7 @@ def _measured(
         report.found, report.naive, report.second, meta.dtype, output.precision, output.naive_precision
     )  # fmt: skip
     report.judgements = {name: standard.judge(facts, asked.level) for name, standard in standards().items()}
-    if not all(report.judgements[name].ok for name in asked.explained or report.judgements):
+    if not all(report.judgements[name].ok for name in (asked.standard, RULE)):
         report.makers = makers(expected, output, [bad.place for bad in worst_of(report)])
     return report
 

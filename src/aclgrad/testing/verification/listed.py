@@ -38,7 +38,7 @@ def verify_cases(
     report = Report(operator.spec.name, operator.spec.aclnn, standard, level)
     for case in cases:
         (tell or nobody)(case.name)
-        report.calls.append(_judge_case(operator, case, outputs, backend, seed, Asked(level, (standard,))))
+        report.calls.append(_judge_case(operator, case, outputs, backend, seed, Asked(standard, level)))
     return report
 
 

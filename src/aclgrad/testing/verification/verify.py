@@ -61,7 +61,7 @@ def verify(
     second = None if baseline is None else _dumps(operator, baseline, call, results_only=True, as_outputs=True)
     for source, dump, other in _paired(given, found, second):
         report.calls.append(
-            judge_call(operator, source, dump, other, baseline is not None, Asked(level), tell or nobody)
+            judge_call(operator, source, dump, other, baseline is not None, Asked(standard, level), tell or nobody)
         )
     return report
 

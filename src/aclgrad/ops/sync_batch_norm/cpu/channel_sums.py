@@ -28,8 +28,8 @@ PIECE = 16384  # elements worth a thread
 MOST_BLOCKS, LEAST_ROWS = 32, 256  # rows are elements of one channel; fewer of them would be outweighed by their sums
 LEAST_CHANNELS = 512  # of a strip where channels lie side by side, which should be long runs of memory
 ROWS = 8  # that a sum is kept in a register for
-TOGETHER = 64  # channels that are staged at a time
-HEAD = 7
+TOGETHER, FEW = 64, 4  # channels that are staged at a time, where they are nearer each other than elements, and else
+HEAD = 8
 
 
 def _in_any_order(function: Any) -> Any:
@@ -63,16 +63,16 @@ def _centre(at: Any, vector: Any, code: int, offset: int) -> Any:
 
 
 @cache
-def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> Any:
+def channel_sums(point: Any, in_order: bool, refined: bool) -> Any:
     """The compiled `sums(thread, threads, table, staging, pointers, vector, code, stride, centres, first, second)`.
 
     `point(line, i, centre)` gives two numbers for the i-th element of a line: their sums over channel c in block b are
     left in `first[b·C + c]` and `second[b·C + c]`, and what served as their centre in `centres[b·C + c]`. It is the
     channel's element of the `vector`, whose dtype has that code, or without one the first element of the block, or if
-    `refined` the block's mean. A line runs through channels if `by_rows`, else through elements of a channel, which may
-    be staged. The `table` is that of `Pieces`.
+    `refined` the block's mean. Lines run through channels where these lie side by side, else through elements of a
+    channel, which may be staged. The `table` is that of `Pieces`.
     """
-    which = f"{point.__qualname__}_{by_rows}_{in_order}_{refined}"
+    which = f"{point.__qualname__}_{in_order}_{refined}"
 
     def line_sums(line: Any, count: int, centre: float, first: float, second: float) -> Any:
         for i in range(count):
@@ -105,7 +105,7 @@ def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> An
                 a, b = point(row, c, centres[c])
                 first[c], second[c] = first[c] + a, second[c] + b
 
-    run = jit(named(rows if by_rows else lines, f"run_{which}"))
+    many_lines, many_rows = jit(named(lines, f"lines_{which}")), jit(named(rows, f"rows_{which}"))
 
     def walk(
         begin: int, pointers: Any, table: Any, staging: Any, start: int, end: int, width: int, centres: Any,
@@ -115,23 +115,23 @@ def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> An
         for c in range(width):
             first[c], second[c] = 0.0, 0.0
         across, along = table + HEAD, table + HEAD + len(pointers) + 1
-        steps = strides_of(pointers, along if by_rows else across)
-        size = table[HEAD + len(pointers)]
+        size, most, together = table[HEAD + len(pointers)], end - start, width
+        places, pitches, near = pointers, strides_of(pointers, across), 0
+        if is_staged(staging):
+            places, pitches = near_places(staging, pointers), near_strides(staging, pointers)
+            near, most, together = addresses(places), table[6], table[7]
         while start < end:
-            count = min(size - start % size, end - start)
+            count = min(size - start % size, end - start, most)
             at = _placed(pointers, table, start)
-            if staging is not None and is_staged(staging):
-                count = min(count, table[5])
-                places = near_places(staging, pointers)
-                pitches, near = near_strides(staging, pointers), addresses(places)
-                for c in range(0, width, table[6]):
-                    some = min(table[6], width - c)
-                    here = moved(at, across, c)
-                    bring(staging, begin, addresses(here), near, along, across, some, count)
-                    here = staged_or(staging, places, here)
-                    run(here, pitches, count, some, centres + c, first + c, second + c)
+            if table[5] != 0:
+                many_rows(at, strides_of(pointers, along), count, width, centres, first, second)
             else:
-                run(at, steps, count, width, centres, first, second)
+                for c in range(0, width, together):
+                    some, here = min(together, width - c), moved(at, across, c)
+                    if is_staged(staging):
+                        bring(staging, begin, addresses(here), near, along, across, some, count)
+                        here = staged_or(staging, places, here)
+                    many_lines(here, pitches, count, some, centres + c, first + c, second + c)
             start += count
 
     whole_piece = jit(named(walk, f"walk_{which}"))
@@ -167,8 +167,8 @@ class Pieces:
     """How batches [N, C, …] of one shape and dtype are cut, by their metadata.
 
     `table` holds: channels, elements of a channel, of a block, channels of a strip, number of loops over a channel,
-    elements and channels that are staged at a time; the batches' strides across channels; then for each loop, innermost
-    first, its size and the strides.
+    whether lines run through channels, elements and channels that are staged at a time; the batches' strides across
+    channels; then for each loop, innermost first, its size and the strides.
     """
 
     def __init__(self, *batches: Meta) -> None:
@@ -181,26 +181,26 @@ class Pieces:
         loops = _in_order(sizes, strides) if self.in_order else Loops.over(sizes, *strides)
         inner = [steps[-1] if steps else 1 for steps in loops.strides]
         self.channels, self.elements = shape[1], loops.count
-        self.by_rows = 1 not in inner and self.channels > 1 and all(step == 1 for step in across)
-        staged = [step != 1 and not self.by_rows for step in inner]
+        by_rows = 1 not in inner and self.channels > 1 and all(step == 1 for step in across)
+        staged = [step != 1 and not by_rows for step in inner]
 
         block = _block(self.elements, shape)
-        strip = max(PIECE // block, LEAST_CHANNELS if self.by_rows else 1)
+        strip = max(PIECE // block, LEAST_CHANNELS if by_rows else 1)
         self.blocks = -(-self.elements // block)
-        together = min(TOGETHER, strip)
+        crossed = any(abs(beside) < abs(step) for beside, step in zip(across, inner, strict=True))
+        together = min(TOGETHER if crossed else FEW, strip)
         count = stage_size(dtypes, staged) // together if any(staged) else 0
         self._staging = Staging(dtypes, dtypes, staged, 0, across, together, count) if count else None
-        head = (self.channels, self.elements, block, strip, len(loops.sizes), count, together)
+        head = (self.channels, self.elements, block, strip, len(loops.sizes), int(by_rows), count, together)
         levels = list(zip(loops.sizes, *loops.strides, strict=True))[::-1] or [(1, *[0] * len(batches))]
         self._table = table([*head, *across, *(number for level in levels for number in level)])
-        staging = () if self.by_rows else (0 if self._staging is None else self._staging.address,)
-        self.head = (self._table.data_ptr(), *staging)
-        self.signature: Signature = (torch.int64, None if self.by_rows else torch.int64, *dtypes)
+        self.head = (self._table.data_ptr(), 0 if self._staging is None else self._staging.address)
+        self.signature: Signature = (torch.int64, torch.int64, *dtypes)
 
     def describe(self) -> str:
         """In words."""
         block, strip = self._table[2:4].tolist()
-        order = "channels beside each other" if self.by_rows else "channel after channel"
+        order = "channels beside each other" if self._table[5] else "channel after channel"
         staged = ", staged" if self._staging else ""
         cut = f"blocks of {block:,} of {self.elements:,} elements × strips of {strip} channels, {order}{staged}"
         return f"{cut}, {threads_in_words(self.channels * self.elements, PIECE)}"

@@ -60,9 +60,9 @@ def _unite(
 
 
 @cache
-def _stats(by_rows: bool, in_order: bool) -> Any:
-    """The kernel for lines along rows or not, in order of the indices or not."""
-    moments, copy = channel_sums(_moments, by_rows, in_order, in_order), vector_copy()
+def _stats(in_order: bool) -> Any:
+    """The kernel that goes in order of the indices or not."""
+    moments, copy = channel_sums(_moments, in_order, in_order), vector_copy()
 
     def kernel(
         thread: int, threads: int, group: Any, table: Any, staging: Any, input: Any, centres: Any, sums: Any,
@@ -82,7 +82,7 @@ def _stats(by_rows: bool, in_order: bool) -> Any:
         copy(mean, mean_code, mean_stride, address_of(centres), first, last, 1)
         copy(invstd, invstd_code, invstd_stride, address_of(squares), first, last, 1)
 
-    return named(kernel, f"batch_norm_stats_{by_rows}_{in_order}")
+    return named(kernel, f"batch_norm_stats_{in_order}")
 
 
 class BatchNormStats:
@@ -96,7 +96,7 @@ class BatchNormStats:
         mean, invstd = ((DTYPE_CODES[call[name].dtype], call[name].strides[0]) for name in ("mean", "invstd"))
         self._mean, self._invstd, self._eps = mean, invstd, call["eps"]
         numbers: Signature = (*[torch.float64] * 3, *[int] * 6, float)
-        self._kernel = Kernel(_stats(pieces.by_rows, pieces.in_order), (THREAD_GROUP, *pieces.signature, *numbers))
+        self._kernel = Kernel(_stats(pieces.in_order), (THREAD_GROUP, *pieces.signature, *numbers))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
@@ -184,7 +184,8 @@ class BatchNormGatherStatsWithCounts:
         tables = mean, invstd = call["mean"], call["invstd"]
         counts = call["counts"]
         vectors = [call[name] for name in ("mean_all", "invstd_all", "running_mean", "running_var")]
-        plain = mean.dtype == invstd.dtype and all(meta.strides[1] == 1 for meta in tables)
+        usual = mean.dtype == invstd.dtype and mean.dtype in (torch.float32, torch.float64)
+        plain = usual and all(meta.strides[1] == 1 for meta in tables)
         self._shape = mean.shape
         self._work = mean.numel
         scratch = Scratch()
