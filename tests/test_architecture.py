@@ -24,7 +24,7 @@ LONG_KERNELS: dict[str, str] = {
 }
 """Compiled functions that are longer, `file::function`, each with the reason."""
 
-PUBLIC = {"__init__", "acl", "aclnn", "nn", "npu", "torch_npu"}
+PUBLIC = {"__init__", "acl", "aclnn", "custom", "nn", "npu", "torch_npu"}
 """Thin modules at the top, which only show what `frontends` and the families have."""
 
 LAYERS = {

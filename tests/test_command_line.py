@@ -17,7 +17,7 @@ from aclgrad.core.backends import BACKENDS
 from aclgrad.core.registry import aclnn_operators, lookup
 from aclgrad.frontends.capi import build
 from aclgrad.frontends.cli import app, main, native
-from aclgrad.frontends.cli.tables import show
+from aclgrad.frontends.tables import show
 
 
 def commands(command, words=()):
@@ -51,7 +51,18 @@ def call(monkeypatch, capsys, tmp_path):
 
 
 def test_every_command_is_tried():
-    assert {words[0] for words in COMMANDS} == {"check", "list", "explain", "demo", "verify", "cc", "config", "capi"}
+    assert {words[0] for words in COMMANDS} == {
+        "list",
+        "explain",
+        "demo",
+        "golden",
+        "verify",
+        "selftest",
+        "cc",
+        "config",
+        "capi",
+        "check",
+    }
 
 
 @pytest.mark.parametrize("words", [words for words in COMMANDS if words != ("cc",)], ids=" ".join)
@@ -84,7 +95,7 @@ def test_a_compilers_options_are_not_taken_for_help(call, monkeypatch):
     assert compiled[0][1:4] == ["-shared", "-Wshadow", "program.c"]
 
 
-@pytest.mark.parametrize("command", ["explain", "verify"])
+@pytest.mark.parametrize("command", ["explain", "selftest", "verify"])
 def test_an_operator_that_is_none_is_told_with_the_nearest_one(call, command):
     for wrong, meant in (
         ("lstmbackward", "lstm_backward"),
@@ -118,10 +129,10 @@ def test_backends_and_devices_are_refused_before_anything_runs(call, monkeypatch
     monkeypatch.setattr("aclgrad.gpu.backend.interpreting", lambda: False)
     monkeypatch.setattr(lookup("lstm"), "_plans", {})  # made while Triton interprets
     for words, told in (
-        (("verify", "--backend", "nosuch"), "--backend: 'nosuch' is no backend, expected cpu or triton or reference"),
-        (("verify", "lstm", "--backend", "triton"), "--backend: lstm: triton: runs on CUDA tensors"),
-        (("verify", "--device", "cuda"), "--device: 'cuda' is not to be had here, expected cpu"),
-        (("verify", "--backend", "reference", "--device", "mps"), "--device: 'mps' is not to be had here"),
+        (("selftest", "--backend", "nosuch"), "--backend: 'nosuch' is no backend, expected cpu or triton or reference"),
+        (("selftest", "lstm", "--backend", "triton"), "--backend: lstm: triton: runs on CUDA tensors"),
+        (("selftest", "--device", "cuda"), "--device: 'cuda' is not to be had here, expected cpu"),
+        (("selftest", "--backend", "reference", "--device", "mps"), "--device: 'mps' is not to be had here"),
         (("demo", "--device", "npu:0"), "--device: 'npu:0' is not to be had here"),
     ):
         code, said = call(*words)
@@ -173,7 +184,7 @@ def python(code, **options):
 INTERRUPTED = """
 import os, signal, sys, threading
 from aclgrad.frontends.cli import main
-sys.argv = ["aclgrad", "verify", "--backend", "reference"]
+sys.argv = ["aclgrad", "selftest", "--backend", "reference"]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background is started deaf to it
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 main()

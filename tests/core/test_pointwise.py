@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from aclgrad.core.memory import workspace
 from aclgrad.core.meta import meta_of
 from aclgrad.core.pointwise import PointwiseOperands
 from aclgrad.core.rules import dtype_of, shape_of
@@ -69,7 +70,8 @@ def launch(toolbox, formula, inputs, outs, **tensors):
     make, formulas = toolbox
     values = {name: meta_of(tensor) for name, tensor in tensors.items()}
     found = [tensors.get(name) for name in SPEC.params]
-    make(Call(SPEC, values, strict=False), formulas[formula], inputs, outs)(found[:3], found[3:], None)
+    run = make(Call(SPEC, values, strict=False), formulas[formula], inputs, outs)
+    run(found[:3], found[3:], workspace(run.workspace, torch.device("cpu")))
 
 
 LAYOUTS = {

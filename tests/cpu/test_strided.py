@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aclgrad.cpu.compiler import jit
-from aclgrad.cpu.strided import CROSSED, TILE, Loops, element_offset, elementwise
+from aclgrad.cpu.strided import CROSSED, TILE, Loops, Reach, element_offset, elementwise
 from aclgrad.cpu.threads import Kernel
 
 
@@ -82,15 +82,14 @@ def _weighted(x: Any, y: Any) -> Any:
 _loops = elementwise(_weighted)
 
 
-def _kernel(thread: int, threads: int, table: Any, x: Any, y: Any, out: Any) -> None:
-    _loops(thread, threads, table, (x, y, out))
+def _kernel(thread: int, threads: int, table: Any, staging: Any, x: Any, y: Any, out: Any) -> None:
+    _loops(thread, threads, table, staging, (x, y, out))
 
 
 def run(x: Tensor, y: Tensor, out: Tensor, threads: int = 1) -> Tensor:
-    loops = Loops.over(x.shape, x.stride(), y.stride(), out.stride())
-    table = loops.table()
-    kernel = Kernel(_kernel, (torch.int64, *loops.arguments(x.dtype, y.dtype, out.dtype)))
-    kernel(threads, table.data_ptr(), x.data_ptr(), y.data_ptr(), out.data_ptr())
+    reach = Reach(Loops.over(x.shape, x.stride(), y.stride(), out.stride()), [x.dtype, y.dtype, out.dtype], 1)
+    kernel = Kernel(_kernel, reach.signature)
+    kernel(threads, *reach.head, x.data_ptr(), y.data_ptr(), out.data_ptr())
     return out
 
 

@@ -275,13 +275,6 @@ def test_gradients_are_checked_by_differences():
     assert torch.autograd.gradcheck(call, (x, h, c, *module.parameters()), fast_mode=True)
 
 
-def test_a_second_derivative_is_refused_clearly():
-    module, x = twin(lstm()), sequences()
-    (slope,) = torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
-    with pytest.raises(aclgrad.Unsupported, match="LSTM's gradient cannot be differentiated again"):
-        slope.sum().backward()
-
-
 def test_the_graph_can_be_used_twice_where_it_is_kept():
     module, x = twin(lstm()), sequences()
     loss = module(x)[0].sum()

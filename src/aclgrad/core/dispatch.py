@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from .errors import AclgradError, InvalidArgument, Unsupported
 from .memory import tensors_in
@@ -66,11 +67,12 @@ def require_memory(label: str, tensor: torch.Tensor) -> None:
 
 
 def is_watched() -> bool:
-    """Whether somebody records or replaces what is called: a compiler, a tracer, a mode."""
+    """Whether somebody records or replaces what is called: a compiler, a tracer, a mode, forward mode."""
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
     )
 
 

@@ -17,14 +17,10 @@ from functools import cache
 from typing import Any
 
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from .compiler import jit
 from .gemm_pack import make_pack
 from .gemm_tile import Operand, VectorISA, host_isa, make_tile, variant
-from .lanes import I64
 from .procedures import named, procedure
 from .threads import barrier, share
 
@@ -100,16 +96,6 @@ def _operand(dtype: torch.dtype, isa: VectorISA) -> Operand:
     if dtype in (torch.float32, torch.float16, torch.bfloat16):
         return Operand(name, itemsize=dtype.itemsize, unit=4, depth=1)
     raise TypeError(f"gemm_for: dtype is {name}, expected float64, float32, float16 or bfloat16")
-
-
-@intrinsic
-def address_of(typing: Any, pointer: Any) -> Any:
-    """A pointer as an integer."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.ptrtoint(args[0], I64)
-
-    return types.int64(pointer), emit
 
 
 @jit

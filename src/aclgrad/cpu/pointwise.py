@@ -23,18 +23,17 @@ import torch
 
 from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
-from ..core.words import counted
-from .strided import TILE, Loops, elementwise
-from .threads import Kernel, thread_count, threads_in_words
+from .strided import Loops, Reach, elementwise
+from .threads import Kernel
 
 
 @cache
 def _kernel(formula: Any, outs: int) -> Any:
-    """The kernel `(thread, threads, table, *operands)` of a formula."""
+    """The kernel `(thread, threads, table, staging, *operands)` of a formula."""
     loops = elementwise(formula, outs)
 
-    def pointwise(thread: int, threads: int, table: Any, *operands: Any) -> None:
-        loops(thread, threads, table, operands)
+    def pointwise(thread: int, threads: int, table: Any, staging: Any, *operands: Any) -> None:
+        loops(thread, threads, table, staging, operands)
 
     # Machine code is kept on disk by this name: two formulas of equal types must not be taken for each other.
     pointwise.__name__ = f"pointwise_{formula.__module__}_{formula.__qualname__}".replace(".", "_")
@@ -55,20 +54,16 @@ class Pointwise:
         standing = (0,) * len(operands.shape)  # an absent operand's strides
         loops = Loops.over(operands.shape, *(steps or standing for steps in operands.spread(operands.strides)))
         self._pick = operands.present
-        self._count = loops.count
-        self._table = loops.table()
-        self._table_address = self._table.data_ptr()
-        signature = loops.arguments(*operands.spread(operands.dtypes))
-        self._kernel = Kernel(_kernel(formula, len(outs)), (torch.int64, *signature))
+        self._reach = Reach(loops, operands.spread(operands.dtypes), len(outs))
+        self._kernel = Kernel(_kernel(formula, len(outs)), self._reach.signature)
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         tensors = (*args, *outs)
         if self._pick is not None:
             tensors = self._pick(tensors)
-        self._kernel(thread_count(self._count, TILE), self._table_address, *[tensor.data_ptr() for tensor in tensors])
+        self._reach.run(self._kernel, [tensor.data_ptr() for tensor in tensors])
 
     def describe(self) -> str:
         """In words."""
-        tiles, rows, columns = self._table[:3].tolist()
-        return f"{counted(tiles, 'tile')} of {rows} × {columns} elements, {threads_in_words(self._count, TILE)}"
+        return self._reach.describe()

@@ -31,6 +31,33 @@ def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return function
 
 
+def _emit_call(context: Any, builder: Any, target: Any, args: Any, kinds: Any, first: int = 0) -> None:
+    """Call a kernel's C entry with the packed arguments from `first` on, on this thread alone."""
+    words = [I64(word) for word in _ALONE]
+    for index, kind in list(enumerate(kinds))[first:]:
+        words.append(context.cast(builder, builder.extract_value(args, index), kind, types.int64))
+    block = cgutils.alloca_once(builder, ir.ArrayType(I64, len(words)))
+    for index, value in enumerate(words):
+        builder.store(value, builder.gep(block, [I64(0), I64(index)]))
+    builder.call(target, [builder.bitcast(block, ADDRESS)])
+
+
+_ENTRY = ir.FunctionType(ir.VoidType(), [ADDRESS])
+
+
+@intrinsic
+def call_at(typing: Any, *args: Any) -> Any:
+    """`call_at(address, *integers)`: call a kernel that takes 64-bit integers, by the address of its C entry."""
+    packed = types.StarArgTuple.from_types(args)
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
+        target = builder.inttoptr(builder.extract_value(values[0], 0), _ENTRY.as_pointer())
+        _emit_call(context, builder, target, values[0], args, 1)
+        return context.get_dummy_value()
+
+    return types.void(packed), emit
+
+
 def procedure(kernel: Callable[..., None], name: str, arguments: int) -> Any:
     """A kernel that takes that many 64-bit integers, as other kernels call it: on the calling thread alone.
 
@@ -48,15 +75,8 @@ def procedure(kernel: Callable[..., None], name: str, arguments: int) -> Any:
         packed = types.StarArgTuple.from_types(args)
 
         def emit(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
-            words = [I64(word) for word in _ALONE]
-            for index, kind in enumerate(args):
-                words.append(context.cast(builder, builder.extract_value(values[0], index), kind, types.int64))
-            block = cgutils.alloca_once(builder, ir.ArrayType(I64, len(words)))
-            for index, value in enumerate(words):
-                builder.store(value, builder.gep(block, [I64(0), I64(index)]))
-            entered = ir.FunctionType(ir.VoidType(), [ADDRESS])
-            target = cgutils.get_or_insert_function(builder.module, entered, symbol)
-            builder.call(target, [builder.bitcast(block, ADDRESS)])
+            target = cgutils.get_or_insert_function(builder.module, _ENTRY, symbol)
+            _emit_call(context, builder, target, values[0], args)
             return context.get_dummy_value()
 
         return types.void(packed), emit

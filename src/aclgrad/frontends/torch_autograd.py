@@ -16,19 +16,27 @@ from torch._functorch import autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
-from ..core.autograd import Gradient
+from ..core.autograd import Gradient, has_tangents
 
 Counts = list[int | None]  # of values: how many members one has that is a list, None for one that is not
 
 
-def register_autograd(qualified_name: str, gradient: Gradient, library: Any) -> None:
-    """Make an op differentiable, as `torch.library.register_autograd` does."""
+def register_autograd(
+    qualified_name: str, gradient: Gradient, in_forward_mode: Callable[..., Any], library: Any
+) -> None:
+    """Make an op differentiable, as `torch.library.register_autograd` does.
+
+    `in_forward_mode` is called in its place where a tensor has a derivative in forward mode.
+    """
     namespace, name = qualified_name.split("::")
     op = getattr(getattr(torch.ops, namespace), name).default
     defaults = [argument.default_value for argument in op._schema.arguments if not argument.kwarg_only]
     node: Any = type(name, (_Node,), {})  # torch shows it by this name
 
     def kernel(keys: Any, *args: Any, **named: Any) -> Any:
+        if has_tangents(args):
+            return in_forward_mode(*args, **named)
+
         def below() -> Any:
             with torch._C._AutoDispatchBelowAutograd():
                 return op.redispatch(keys & torch._C._after_autograd_keyset, *args, **named)

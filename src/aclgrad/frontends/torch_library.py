@@ -3,7 +3,7 @@
 An op has the arguments of the contract, with its defaults, and returns the outputs; one that is not
 produced is an empty tensor or an empty list, since an op cannot return None. Fake kernels run the contract on metadata,
 so `torch.compile` and `torch.export` see shapes, strides and refusals without computing anything. What a
-family's `autograd`, if it has one, names is differentiable; the gradient of anything else is refused.
+family's `autograd`, if it has one, names has a gradient of its own; all others have that of their textbook formula.
 """
 
 from __future__ import annotations
@@ -12,34 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from ..core.autograd import Composed, final, refusal, require_no_tangents
+from ..core.autograd import Composed, by_formula, has_tangents, restated
 from ..core.dispatch import NAMESPACE, chosen_backend, is_optional_list, lists_for_none, wants_gradient
-from ..core.errors import Unsupported, WrongType
-from ..core.memory import tensors_in
+from ..core.errors import WrongType
 from ..core.plan import Operator, allocated
-from ..core.registry import operators, part
+from ..core.registry import follow, part
 from ..core.spec import REQUIRED, BoolArray, Flag, Float, InOut, Int, OpSpec, OutList, Param, TensorList
+from ..core.textbook import by_the_book, textbook
 from .torch_autograd import register_autograd
 from .torch_flops import register_flops
 from .torch_vmap import register_vmap
 
-
-class Library(torch.library.Library):
-    """Torch's, whose gradients refuse to drop a derivative in forward mode."""
-
-    def impl(self, op_name: Any, fn: Any, dispatch_key: Any = "", **options: Any) -> Any:
-        """Register a kernel, that of a gradient behind a check."""
-
-        def checked(*args: Any, **named: Any) -> Any:
-            require_no_tangents((*args, *named.values()))
-            return fn(*args, **named)
-
-        kernel = checked if dispatch_key == "Autograd" else fn
-        return super().impl(op_name, kernel, dispatch_key, **options)  # type: ignore[no-untyped-call]  # torch's
-
-
-LIBRARY: Any = Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+LIBRARY: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 DEVICES = ("CPU", "CUDA")
 REFUSED = (
     *(f"{layout}{device}" for layout in ("Sparse", "SparseCsr", "NestedTensor") for device in DEVICES),
@@ -56,41 +42,63 @@ _TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", Bool
 
 
 def register() -> None:
-    """Define an op for every operator, and the gradients their families know."""
-    for operator in operators():
-        define(operator)
-        differentiate(operator)
+    """Define an op for every operator, now or when it is registered, and the gradients their families know."""
+    follow(_define_and_differentiate)
+
+
+def _define_and_differentiate(operator: Operator) -> None:
+    define(operator)
+    differentiate(operator)
 
 
 def differentiate(operator: Operator) -> None:
-    """Register the operator's gradient, or its refusal."""
+    """Register the operator's gradient: the family's, or that of the textbook formula."""
     spec = operator.spec
     known = getattr(part(spec.package, "autograd"), "GRADIENTS", {}).get(spec.name)
-    message = f"aclgrad.{spec.name} cannot be differentiated; docs/pytorch.md says which modules can, and how often"
     if spec.updated:
-        LIBRARY.impl(spec.name, _differentiable_update(operator, known, message), "Autograd")
+        LIBRARY.impl(spec.name, _differentiable_update(operator, known), "Autograd")
         return
-    register_autograd(f"{NAMESPACE}::{spec.name}", known or refusal(message), LIBRARY)
+
+    def in_forward_mode(*args: Any, **flags: bool) -> Any:
+        return _returned(operator, by_the_book(operator, *spec.completed(args), asked=any(flags.values())), args)
+
+    gradient = known or by_formula(textbook(operator))
+    register_autograd(f"{NAMESPACE}::{spec.name}", gradient, in_forward_mode, LIBRARY)
 
 
-def _differentiable_update(operator: Operator, known: Composed | None, message: str) -> Callable[..., Any]:
+def _differentiable_update(operator: Operator, known: Composed | None) -> Callable[..., Any]:
     """The gradient of an op that updates its arguments, which `torch.library.register_autograd` does not take."""
     spec = operator.spec
     op = getattr(getattr(torch.ops, NAMESPACE), spec.name).default
 
+    def composed(*args: Any) -> Any:
+        """By the kernel, with the textbook's derivatives. Where it writes, only what has a derivative is followed."""
+        before, after = ([_copied(spec, k, value) for k, value in enumerate(spec.completed(args))] for _ in range(2))
+        with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
+            outs = op(*pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, after))
+        outs = list(outs) if isinstance(outs, tuple) else [] if outs is None else [outs]
+        values = [*outs, *(None if after[k] is None else after[k].detach() for k in spec.updated)]
+        found = restated(textbook(operator), before, values)
+        for k, value in zip(spec.updated, found[len(outs) :], strict=True):
+            if args[k] is not None:
+                followed = wants_gradient([args[k]]) or has_tangents([args[k]]) or not spec.outs
+                args[k].copy_(value if followed else value.detach())
+        return _returned(operator, found[: len(outs)], args)
+
+    formula = composed if known is None else known.formula
+
     def kernel(*args: Any) -> Any:
-        if known is not None and wants_gradient(args):
-            return known.formula(*args)
-        if wants_gradient([args[k] for k in spec.updated if k < len(args)] if spec.outs else args):
-            operator.judge(spec.completed(args))  # what else is wrong comes first
-            raise Unsupported(message)
+        if wants_gradient(args) or has_tangents(args):
+            return formula(*args)
         with torch._C._AutoDispatchBelowAutograd():
-            results = op(*args)
-        if not wants_gradient(args):
-            return results
-        return tuple(final(message, results, *(tensor for tensor in tensors_in(args) if tensor.requires_grad)))
+            return op(*args)
 
     return kernel
+
+
+def _copied(spec: OpSpec, position: int, value: Any) -> Any:
+    """An argument, or a copy of one that is updated."""
+    return value.clone() if position in spec.updated and value is not None else value
 
 
 def schema(spec: OpSpec, overload: str = "") -> str:
@@ -178,10 +186,10 @@ def _of_negated(operator: Operator) -> Callable[..., Any]:
 
 
 def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
-    """The outputs as an op may return them."""
+    """The outputs as an op may return them; whatever comes after them is left out."""
     first = next(arg for arg in args if isinstance(arg, torch.Tensor))
     shown = tuple(
         out if out is not None else [] if isinstance(param, OutList) else first.new_empty(0)
-        for param, out in zip(operator.spec.outs, outs, strict=True)
+        for param, out in zip(operator.spec.outs, outs, strict=False)
     )
     return shown[0] if len(shown) == 1 else shown or None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +148,48 @@ def sized(spec: OpSpec) -> Callable[..., Callable[[Data], Sequence[Any]]] | None
     """
     builders: dict[str, Any] = getattr(importlib.import_module(f"{spec.package}.cases"), "SIZED", {})
     return builders.get(spec.name)
+
+
+LARGEST, LARGEST_IN_SHAPE, RANKS = 96, 16, (2, 5)  # of what is drawn; every operator takes these ranks
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What such a builder takes: one shape or sizes by name, and options; a size that has to be given is None."""
+
+    is_shape: bool
+    sizes: dict[str, int | None]
+    options: dict[str, Any]
+
+    @staticmethod
+    def of(build: Callable[..., Any]) -> Sizes:
+        """By the builder's parameters; what is neither a number nor a bool cannot be chosen by name."""
+        is_shape, sizes, options = False, {}, {}
+        for name, parameter in inspect.signature(build).parameters.items():
+            default = None if parameter.default is parameter.empty else parameter.default
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                is_shape = True
+            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD and type(default) in (int, type(None)):
+                if default is not None or parameter.default is parameter.empty:
+                    sizes[name] = default
+            elif type(default) in (bool, int, float):
+                options[name] = default
+        return Sizes(is_shape, sizes, options)
+
+    def draw(self, dice: random.Random) -> tuple[list[int], dict[str, Any]]:
+        """Random sizes, as often small as large, and options: either way, or one or two of what is counted."""
+
+        def size(largest: int) -> int:
+            return round(math.pow(largest, dice.random()))
+
+        shape = [size(LARGEST_IN_SHAPE) for _ in range(dice.randint(*RANKS))] if self.is_shape else []
+        options: dict[str, Any] = {}
+        for name, default in self.options.items():
+            if isinstance(default, bool):
+                options[name] = dice.random() < 0.5
+            elif isinstance(default, int):
+                options[name] = dice.randint(1, 2)
+        return shape or [size(LARGEST) for _ in self.sizes], options
 
 
 def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:

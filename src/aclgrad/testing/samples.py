@@ -6,8 +6,6 @@ anew, one by one, and outputs of one's own are given; whatever the contract refu
 
 from __future__ import annotations
 
-import inspect
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from ..core.meta import Meta
 from ..core.plan import Operator
 from ..core.spec import BoolArray, Flag, InOut, Produced, TensorList
 from ..core.spec import Tensor as TensorParam
-from .cases import BENCH, BENCH_GPU, REAL, Data, sized, suite
+from .cases import BENCH, BENCH_GPU, REAL, Data, Sizes, sized, suite
 from .layouts import LAYOUTS, apply
 
 MOST_ELEMENTS = 1 << 16  # of all tensors of a sample
@@ -86,28 +84,8 @@ def _begun(operator: Operator, rng: random.Random) -> tuple[list[Any], torch.dty
     dtype, seed = rng.choice(case.dtypes), rng.randrange(1 << 30)
     if build is None or rng.random() > ODDS_OF_SIZES:
         return case.build(dtype, seed), dtype
-    return list(build(*_sizes(build, rng), **_choices(build, rng))(Data(dtype, seed))), dtype
-
-
-def _sizes(build: Callable[..., Any], rng: random.Random) -> list[int]:
-    """A random size for each parameter that has to be given, or a shape of rank two to five."""
-    parameters = inspect.signature(build).parameters.values()
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return [_size(rng, 16) for _ in range(rng.randint(2, 5))]
-    needed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
-    return [_size(rng, 96) for _ in needed]
-
-
-def _size(rng: random.Random, most: int) -> int:
-    return round(math.exp(rng.uniform(0, math.log(most))))
-
-
-def _choices(build: Callable[..., Any], rng: random.Random) -> dict[str, Any]:
-    """A random value for each option that is a bool, and for one that counts something."""
-    options = [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    chosen: dict[str, Any] = {p.name: rng.random() < 0.5 for p in options if type(p.default) is bool}
-    chosen.update({p.name: rng.randint(1, 2) for p in options if type(p.default) is int})
-    return chosen
+    sizes, options = Sizes.of(build).draw(rng)
+    return list(build(*sizes, **options)(Data(dtype, seed))), dtype
 
 
 Change = tuple[int, Callable[[Any], Any]]

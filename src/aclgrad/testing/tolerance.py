@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .precision.measures import max_error, max_true, rms_error, rms_true
+from .precision.statistics import Statistics, flat, measure
+
 BASELINE_FACTOR = 2.0
 FEW_ULP = 4.0
 
@@ -56,23 +59,23 @@ def judge(result: Tensor, truth: Tensor, naive: Tensor, precision: torch.dtype |
     if not result.is_floating_point():
         wrong = int((result != truth).sum())
         return Verdict(float(wrong > 0), 0.0, 0.0, 0.0, 0.0, wrong)
-    expected = truth.double()
-    rounded = expected.to(result.dtype)
-    finite = rounded.isfinite()
-    same_kind = torch.where(finite, result.isfinite(), (result == rounded) | (result.isnan() & rounded.isnan()))
-    both = finite & result.isfinite()
-    error, scale = _errors(result.double()[both], expected[both])
-    usable = both & naive.isfinite()
-    baseline, _ = _errors(naive.double()[usable], expected[usable])
-    eps = torch.finfo(precision or result.dtype).eps
-    factor = BASELINE_FACTOR * eps / torch.finfo(naive.dtype).eps
+    true = flat(truth.double())
+    found, plain = (measure(flat(each), true, each.numel(), each.dtype)[0] for each in (result, naive))
+    return verdict(found, plain, precision or result.dtype, naive.dtype)
+
+
+def verdict(found: Statistics, naive: Statistics, precision: torch.dtype, naive_precision: torch.dtype) -> Verdict:
+    """The rule, from the metrics of a result and of a naive run, and the dtypes that each of them counts ulp in."""
+    eps = torch.finfo(precision).eps
+    factor = BASELINE_FACTOR * eps / torch.finfo(naive_precision).eps
+    largest = found[max_true()]
     return Verdict(
-        max_error=error.max,
-        max_allowed=factor * baseline.max + FEW_ULP * eps * scale.max,
-        rms_error=error.rms,
-        rms_allowed=factor * baseline.rms + FEW_ULP * eps * scale.rms,
-        ulp=error.max / (eps * scale.max) if scale.max else 0.0,
-        misplaced=int((~same_kind).sum()),
+        max_error=found[max_error()],
+        max_allowed=factor * naive[max_error()] + FEW_ULP * eps * largest,
+        rms_error=found[rms_error()],
+        rms_allowed=factor * naive[rms_error()] + FEW_ULP * eps * found[rms_true()],
+        ulp=found[max_error()] / (eps * largest) if largest else 0.0,
+        misplaced=found.misplaced,
     )
 
 
@@ -86,20 +89,3 @@ def assert_within_baseline(
     if not verdict.ok:
         raise AssertionError(f"{label}: {verdict}")
     return verdict
-
-
-@dataclass(frozen=True)
-class _Size:
-    max: float
-    rms: float
-
-
-def _errors(values: Tensor, expected: Tensor) -> tuple[_Size, _Size]:
-    """Sizes of the error and of the expected values."""
-    return _size(values - expected), _size(expected)
-
-
-def _size(values: Tensor) -> _Size:
-    if values.numel() == 0:
-        return _Size(0.0, 0.0)
-    return _Size(float(values.abs().max()), float(values.square().mean().sqrt()))

@@ -29,40 +29,52 @@ def own(spec: OpSpec, args: Sequence[Any]) -> list[Any]:
 
 def formula(spec: OpSpec, args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """What the textbook gives in a dtype for everything that a call writes."""
-    textbook = getattr(importlib.import_module(f"{spec.package}.reference"), spec.name)
-    return list(_sequence(textbook(*[widen(arg, dtype) for arg in args])))
+    return textbook(spec, [widen(arg, dtype) for arg in args])
+
+
+def textbook(spec: OpSpec, args: Sequence[Any]) -> list[Any]:
+    """The same of arguments as they are, which autograd may look at."""
+    return list(_sequence(getattr(importlib.import_module(f"{spec.package}.reference"), spec.name)(*args)))
 
 
 def verdicts(
     spec: OpSpec, args: Sequence[Any], written: Sequence[Any], dtype: torch.dtype
 ) -> Iterator[tuple[str, Verdict]]:
-    """(name, verdict) of every tensor a call of this dtype wrote; None where it did not.
-
-    The naive run is made in the dtype of the call; for a result that is wider, and that the contract does not round to
-    the narrow one on the way, in its own.
-    """
+    """(name, verdict) of every tensor a call of this dtype wrote; None where it did not."""
     truth = formula(spec, args, torch.float64)
     naive = cache(lambda dtype: formula(spec, args, dtype))
-    by_name = dict(zip((arg.name for arg in spec.args), args, strict=True))
     for index, (name, found, true) in enumerate(zip(spec.written_names, written, truth, strict=True)):
-        param = spec.params[name]
-        coarse = by_name[param.rounded_as].dtype if isinstance(param, Out) and param.rounded_as else None
         if found is None:
             continue
-        plainly = naive_dtype(dtype if coarse else _wider(dtype, _members(found)))
-        members = zip(_members(found), _members(true), _members(naive(plainly)[index]), strict=True)
-        for k, (result, expected, plain) in enumerate(members):
+        for k, (result, expected) in enumerate(zip(_members(found), _members(true), strict=True)):
             label = f"{name}[{k}]" if isinstance(found, list | tuple) else name
             if result.shape != expected.shape:
                 raise AssertionError(f"{label}: shape {tuple(result.shape)}, expected {tuple(expected.shape)}")
+            plainly = naive_run(spec, args, name, result.dtype, dtype)
+            plain = _members(naive(plainly)[index])[k]
             narrow = plain.to(plainly) if plain.is_floating_point() else plain
-            yield label, judge(result, expected, narrow, coarse)
+            yield label, judge(result, expected, narrow, precision(spec, args, name, result.dtype))
 
 
-def _wider(dtype: torch.dtype, results: Sequence[Tensor]) -> torch.dtype:
-    """The dtype of the results if they are floating-point numbers of higher precision, else the first one."""
-    other = next((result.dtype for result in results if result.is_floating_point()), dtype)
-    return other if dtype.is_floating_point and torch.finfo(other).eps < torch.finfo(dtype).eps else dtype
+def precision(spec: OpSpec, args: Sequence[Any], name: str, dtype: torch.dtype) -> torch.dtype:
+    """The dtype that the ulp of a result are counted in: a coarser one than its own where the contract rounds to that
+    on the way.
+    """
+    param = spec.params[name]
+    if not isinstance(param, Out) or param.rounded_as is None:
+        return dtype
+    coarse: torch.dtype = args[[arg.name for arg in spec.args].index(param.rounded_as)].dtype
+    return coarse
+
+
+def naive_run(spec: OpSpec, args: Sequence[Any], name: str, dtype: torch.dtype, call: torch.dtype) -> torch.dtype:
+    """The dtype of the naive run for a result of `dtype`, in a call of dtype `call`.
+
+    It is the call's; for a result that is wider, and that the contract does not round to the narrow one on the way, its
+    own.
+    """
+    wider = call.is_floating_point and dtype.is_floating_point and torch.finfo(dtype).eps < torch.finfo(call).eps
+    return naive_dtype(dtype if wider and precision(spec, args, name, dtype) == dtype else call)
 
 
 def _copy(tensor: Tensor) -> Tensor:

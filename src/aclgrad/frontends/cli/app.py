@@ -1,4 +1,4 @@
-"""aclgrad list | explain | demo | verify | cc | config | check | capi."""
+"""aclgrad list | explain | demo | golden | verify | selftest | cc | config | check | capi."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from ...core.meta import dtype_name
 from ...core.registry import aclnn_operators, operators
 from ...core.spec import Out, OutList, Tensor
 from ...testing.cases import sized, suite
+from ..tables import show, wide_console
 from .explained import explain_sizes, sizes_in_words
+from .golden import golden
 from .names import device as chosen_device
 from .names import find, require_backend
 from .native import add_commands
-from .runs import demo_runs, report, verify_runs
+from .runs import demo_runs, report, selftest_runs
 from .streams import polite
-from .tables import show, wide_console
+from .verify import verify
 
 app = typer.Typer(
     add_completion=False,
@@ -127,25 +129,27 @@ def demo(device: Device = None) -> None:
 
 
 @app.command()
-def verify(
+def selftest(
     name: Annotated[str | None, typer.Argument(help="An operator; all without it.")] = None,
     backend: Annotated[str | None, typer.Option(help="The backend to judge; the best one without it.")] = None,
     device: Device = None,
     every: Annotated[bool, typer.Option("--every", help="Show every run, not one line for each operator.")] = False,
 ) -> None:
-    """Judge a backend on every named case and dtype by the tolerance rule; all operators take minutes."""
+    """Judge our own backends on every named case and dtype by the tolerance rule; all operators take minutes."""
     chosen = list(aclnn_operators()) if name is None else [find(name)]
     place = "cpu" if device is None and backend == "cpu" else chosen_device(device)
     if backend is not None:
         require_backend(backend, chosen, place)
     if not report(
-        verify_runs(chosen, backend, place),
+        selftest_runs(chosen, backend, place),
         title="Verdict: within 2 × a naive run's error + 4 ulp of float64",
         brief=not every,
     ):
         raise typer.Exit(1)
 
 
+app.command(name="golden")(golden)
+app.command(name="verify")(verify)
 add_commands(app)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 
 import torch
 import typer
 
+from ...core import registry
 from ...core.backends import BACKENDS
-from ...core.errors import NoBackend
+from ...core.errors import InvalidArgument, NoBackend
 from ...core.plan import Operator
 from ...core.registry import aclnn_operators
 from ...testing.cases import suite
@@ -17,21 +17,10 @@ from ...testing.cases import suite
 
 def find(name: str, among: Callable[[], Iterable[Operator]] = aclnn_operators) -> Operator:
     """The operator of a name, in Python or in C, of either phase; upper and lower case are the same."""
-    known = {written.lower(): operator for operator in among() for written in _names(operator)}
-    operator = known.get(name.lower())
-    if operator is not None:
-        return operator
-    near = get_close_matches(name.lower(), known, n=1)
-    if near:
-        meant = next(written for written in _names(known[near[0]]) if written.lower() == near[0])
-        raise typer.BadParameter(f"{name!r} is no operator, did you mean {meant}?")
-    expected = ", ".join(operator.spec.name for operator in among())
-    raise typer.BadParameter(f"{name!r} is no operator, expected one of {expected}")
-
-
-def _names(operator: Operator) -> tuple[str, ...]:
-    spec = operator.spec
-    return (spec.name, spec.aclnn, f"{spec.aclnn}GetWorkspaceSize") if spec.aclnn else (spec.name,)
+    try:
+        return registry.find(name, among())
+    except InvalidArgument as unknown:
+        raise typer.BadParameter(str(unknown)) from None
 
 
 def device(wanted: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What `demo` and `verify` run: cases through a door, timed, judged against float64, shown as a table."""
+"""What `demo` and `selftest` run: cases through a door, timed, judged against float64, shown as a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...testing.layouts import apply
 from ...testing.program import run as run_program
 from ...testing.verdicts import own, verdicts
 from ...testing.verdicts import run as run_python
-from .tables import show, wide_console
+from ..tables import show, wide_console
 
 REPEATS = 5
 PRINTED_DIGITS = 1e-6  # the documents' programs print with %f
@@ -79,7 +79,7 @@ def run_through_aclnn(operator: Operator, args: Sequence[Any]) -> Answer:
     return Answer(status, plan.backend, written, statistics.median(seconds[1:]))
 
 
-def verify_runs(chosen: Sequence[Operator], backend: str | None, device: str) -> list[Run]:
+def selftest_runs(chosen: Sequence[Operator], backend: str | None, device: str) -> list[Run]:
     """Every case but the benchmarks' in every dtype, through the Python door."""
 
     def through_python(operator: Operator, args: Sequence[Any]) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ...core.devices import GPUS, described
 from ...core.meta import Meta, dtype_name, meta_of
 from ...core.plan import Operator
 from ...testing.cases import Data, sized, suite
+from ...testing.cases import Sizes as BuilderSizes
 
 SYNONYMS = (
     ("N", "B", "batch"),
@@ -52,17 +52,9 @@ class Sizes:
             raise typer.BadParameter(
                 f"{operator.spec.name} offers no sizes: its family's cases have no SIZED", param_hint="--shape"
             )
-        shape, sizes, options = None, {}, {}
-        for name, parameter in inspect.signature(build).parameters.items():
-            default = None if parameter.default is parameter.empty else parameter.default
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                shape = suite(operator.spec).main
-            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD and type(default) in (int, type(None)):
-                if default is not None or parameter.default is parameter.empty:
-                    sizes[name] = default
-            elif type(default) in (bool, int, float):
-                options[name] = default
-        return Sizes(operator, build, shape, sizes, options)
+        known = BuilderSizes.of(build)
+        shape = suite(operator.spec).main if known.is_shape else None
+        return Sizes(operator, build, shape, known.sizes, known.options)
 
     def arguments(self, given: Sequence[str], options: Sequence[str], dtype: torch.dtype) -> list[Any]:
         """The arguments, without memory, for what was said by `--shape` and `--set`."""

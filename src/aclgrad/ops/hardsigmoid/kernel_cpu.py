@@ -15,8 +15,8 @@ from ...cpu.pointwise import Pointwise
 def _value(x: Any) -> Any:
     zero, one = cast(0.0, x), cast(1.0, x)
     line = (x + cast(3.0, x)) * cast(1 / 6, x)  # near -3 the sum is exact; x/6 + 1/2 would have an error of its terms
-    low = zero if line < zero else line  # noqa: FURB136  # unlike max(), this lets a NaN pass
-    return one if low > one else low  # noqa: FURB136
+    high = one if line > one else line  # noqa: FURB136  # unlike min(), this lets a NaN pass
+    return zero if line < zero else high
 
 
 @jit

@@ -2,7 +2,7 @@
 
 A scalar loss brings its gradients along; what arrives from above scales them, in place since they are as large as the
 weight. Losses of single tokens, log-probabilities, entropies and lse are differentiated by an operator that computes
-the logits once more.
+the logits once more. What is differentiated again is the textbook formula, with all logits in memory.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, final
+from ...core.autograd import Gradient, again
 from ...core.dispatch import is_plain
+from ...core.plan import Operator
+from ...core.textbook import textbook
 from .spec_training import OF_TOKENS, OPTIONS, STATISTICS, counts, losses, together
-
-ONCE = "the gradient of linear_cross_entropy cannot be differentiated again; cross_entropy(linear(…)) can"
 
 MATRICES = ("input", "weight", "bias")
 RECORDED = (*STATISTICS, "predicted_logits", "entropy")
@@ -62,28 +62,35 @@ def _loss(ctx: Any, *upstream: Tensor | None) -> Any:
         gradients: Sequence[Tensor | None] = _gradients(given, share, of_tokens, wants)
     else:
         gradients = _scaled_gradients(ctx, given, grad, wants)
-    sources = [given[name] for name in MATRICES if given[name] is not None]
-    result |= dict(zip(MATRICES, final(ONCE, gradients, *sources, *([] if grad is None else [grad])), strict=True))
+    result |= dict(zip(MATRICES, gradients, strict=True))
     if grad is not None and needs["token_weight"]:
         result["token_weight"] = given["losses"] * grad / _normalizer(given)
     if grad is not None and needs["normalizer"]:
         result["normalizer"] = -grad * given["loss"] / given["normalizer"]
-    return tuple(result[name] for name in ctx.names)
+    return _again(ctx, together, given, upstream, result)
 
 
+def _again(
+    ctx: Any, operator: Operator, given: Mapping[str, Any], upstream: Sequence[Any], result: Mapping[str, Any]
+) -> Any:
+    """The gradients of the arguments in order, which can be differentiated."""
+    inputs, gradients = ([of[name] for name in ctx.names] for of in (given, result))
+    return tuple(again(textbook(operator), inputs, upstream, gradients))
+
+
+@torch.no_grad()
 def _scaled_gradients(ctx: Any, given: dict[str, Any], grad: Any, wants: Sequence[bool]) -> list[Tensor | None]:
     """Those that came with the loss."""
     gradients, ctx.gradients = ctx.gradients, None
     made = [given[f"wants_{name}_grad"] for name in MATRICES]
     used_up = gradients is None  # by an earlier backward pass over a graph that was kept
     if used_up or any(want and not there for want, there in zip(wants, made, strict=True)):  # as a graph recorded it
-        again = {**given, **{f"wants_{name}_grad": want for name, want in zip(MATRICES, wants, strict=True)}}
-        again["wants_statistics"] = False
-        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*(again[name] for name in ctx.names))[:4]
+        anew = {**given, **{f"wants_{name}_grad": want for name, want in zip(MATRICES, wants, strict=True)}}
+        anew["wants_statistics"] = False
+        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*(anew[name] for name in ctx.names))[:4]
     return [_scaled(gradient, grad) if want else None for gradient, want in zip(gradients, wants, strict=True)]
 
 
-@torch.no_grad()
 def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
     if gradient.dim() < 2 or not is_plain(factor, gradient):
@@ -106,6 +113,7 @@ def _share(given: Mapping[str, Any]) -> Tensor:
     return share
 
 
+@torch.no_grad()
 def _gradients(
     given: Mapping[str, Any], grad: Tensor, of_tokens: Sequence[Tensor | None], wants: Sequence[bool]
 ) -> Sequence[Tensor | None]:
@@ -133,9 +141,8 @@ def _token_losses(ctx: Any, *upstream: Tensor | None) -> Any:
     needs = dict(zip(ctx.names, ctx.needs_input_grad, strict=True))
     of_loss = torch.zeros_like(given["logits_max"]) if grad is None else grad
     found = _gradients(given, of_loss, of_tokens, [needs[name] for name in MATRICES])
-    sources = [given[name] for name in MATRICES if given[name] is not None]
-    result |= dict(zip(MATRICES, final(ONCE, found, *sources, of_loss), strict=True))
-    return tuple(result[name] for name in ctx.names)
+    result |= dict(zip(MATRICES, found, strict=True))
+    return _again(ctx, losses, given, upstream, result)
 
 
 GRADIENTS = {

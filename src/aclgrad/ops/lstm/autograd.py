@@ -1,4 +1,4 @@
-"""An LSTM is differentiable once, as it is in torch's fused implementations."""
+"""An LSTM's gradient is a kernel's. Differentiated again, it is that of the textbook formula: a loop over all steps."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, refusal
+from ...core.autograd import Gradient, again
 from ...core.dispatch import is_plain
-from ...core.errors import Unsupported
+from ...core.textbook import textbook
 from . import spec
 
 
@@ -30,9 +30,9 @@ def _gradients(
     kept = iter(ctx.saved_tensors)
     (x,), params, hx, lengths, *activations = ([next(kept) for _ in range(count)] for count in ctx.counts)
     has_bias, num_layers, dropout, train, bidirectional, batch_first = ctx.attributes
-    if not train:
-        raise Unsupported("train was False, so nothing was kept for the gradient; expected True", "train")
     states = hx or [x.new_zeros(ctx.states)] * 2
+    if not train:  # nothing was kept: a recorded graph may want what its example did not
+        activations = _activations(x, params, states, lengths[0] if lengths else None, *ctx.attributes)
     dy, dh, dc = upstream
     if lengths and dy is not None:
         dy = dy.flatten(0, 1)
@@ -42,13 +42,28 @@ def _gradients(
         x, states, params, dy, dh, dc, *activations, lengths[0] if lengths else None,
         has_bias, num_layers, dropout, train, bidirectional, batch_first, mask,
     )  # fmt: skip
-    results = spec.lstm_backward.run(arguments) if plain else torch.ops.aclgrad.lstm_backward(*arguments)
+    results = spec.lstm_backward.run(arguments) if plain else _by_the_op(*arguments)
     dx, dh_prev, dc_prev, dparams = results
-    return (
+    gradients = (
         dx if wants_x else None,
         list(dparams) if wants_params else [None] * len(params),
         [g if wanted else None for g, wanted in zip((dh_prev, dc_prev), wants_states, strict=True)] if hx else None,
     )
+    inputs = (x, params, hx or None, lengths[0] if lengths else None, *ctx.attributes)
+    return again(textbook(spec.lstm), inputs, upstream, (*gradients, *[None] * (1 + len(ctx.attributes))))[:3]
+
+
+@torch.no_grad()
+def _activations(*inputs: Any) -> Any:
+    """What the forward pass would have kept."""
+    *tensors, has_bias, num_layers, dropout, _, bidirectional, batch_first = inputs
+    return torch.ops.aclgrad.lstm(*tensors, has_bias, num_layers, dropout, True, bidirectional, batch_first)[3:]
+
+
+@torch.no_grad()
+def _by_the_op(*arguments: Any) -> Any:
+    """Past autograd: saved activations are functions of the input, too, which an op that takes them does not know."""
+    return torch.ops.aclgrad.lstm_backward(*arguments)
 
 
 class Sequences(torch.autograd.Function):
@@ -88,5 +103,4 @@ def _lstm(ctx: Any, *upstream: Any) -> Any:
 
 GRADIENTS = {
     "lstm": Gradient(_setup, _lstm),
-    "lstm_backward": refusal("an LSTM's gradient cannot be differentiated again; torch.nn.LSTM on a CPU can"),
 }

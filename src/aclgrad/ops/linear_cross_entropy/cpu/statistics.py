@@ -19,8 +19,8 @@ import torch
 from aclgrad.core.spec import F32, U8, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import THREAD_GROUP, jit
-from aclgrad.cpu.gemm import address_of, gemm_for
-from aclgrad.cpu.lanes import apart, pointer_at
+from aclgrad.cpu.gemm import gemm_for
+from aclgrad.cpu.lanes import address_of, apart, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
@@ -30,7 +30,7 @@ from .choose import GRAIN, LANES, TASKS
 from .options import RowOptions, bend
 from .statistics_merge import is_largest, merge, merge_products, merge_sum, shift_of
 from .statistics_plan import Kept, StatisticsPlan, plan_statistics
-from .statistics_rows import NOTHING, ZERO, largest, sum_of_exponentials, sum_of_products, weighed_sum, wins
+from .statistics_rows import NOTHING, ZERO, largest, product, sum_of_exponentials, sum_of_products, weighed_sum, wins
 
 
 @jit
@@ -195,7 +195,7 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
             if product_sum is not None and plan.finds:
                 product_sum[token] = merge_products(plan, token, top, tops, totals, products)
                 if here:
-                    product_sum[token] += exp(logit) * logit
+                    product_sum[token] += product(logit)
                     won[token] = won[token] if is_largest(plan, token, own, chosen[token], tops) else 0
                 else:
                     won[token] = 0

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 
 from aclgrad.core.meta import Meta
-from aclgrad.cpu.compiler import Argument, Step, jit
+from aclgrad.cpu.compiler import Signature, jit
 from aclgrad.cpu.lanes import cast, load_any
+from aclgrad.cpu.pointers import moved, strides_of
 from aclgrad.cpu.procedures import named
-from aclgrad.cpu.strided import Loops, moved, stepped
+from aclgrad.cpu.staging import Staging, addresses, bring, is_staged, near_places, near_strides, stage_size, staged_or
+from aclgrad.cpu.strided import Loops
 from aclgrad.cpu.tables import table
 from aclgrad.cpu.threads import share, threads_in_words
 
@@ -26,7 +28,8 @@ PIECE = 16384  # elements worth a thread
 MOST_BLOCKS, LEAST_ROWS = 32, 256  # rows are elements of one channel; fewer of them would be outweighed by their sums
 LEAST_CHANNELS = 512  # of a strip where channels lie side by side, which should be long runs of memory
 ROWS = 8  # that a sum is kept in a register for
-HEAD = 5
+TOGETHER, FEW = 64, 4  # channels that are staged at a time, where they are nearer each other than elements, and else
+HEAD = 8
 
 
 def _in_any_order(function: Any) -> Any:
@@ -52,24 +55,24 @@ def _finite(number: float) -> float:
 
 
 @jit
-def _centre(line: Any, vector: Any, code: int, offset: int) -> Any:
+def _centre(at: Any, vector: Any, code: int, offset: int) -> Any:
     """What is subtracted of a channel's elements: its element of a vector if there is one, else the first of them."""
     if vector is None:
-        return _finite(cast(line[0][0], 0.0))
+        return _finite(cast(at[0][0], 0.0))
     return load_any(vector, code, offset)
 
 
 @cache
-def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> Any:
-    """The compiled `sums(thread, threads, table, pointers, vector, code, stride, centres, first, second)`.
+def channel_sums(point: Any, in_order: bool, refined: bool) -> Any:
+    """The compiled `sums(thread, threads, table, staging, pointers, vector, code, stride, centres, first, second)`.
 
     `point(line, i, centre)` gives two numbers for the i-th element of a line: their sums over channel c in block b are
     left in `first[b·C + c]` and `second[b·C + c]`, and what served as their centre in `centres[b·C + c]`. It is the
     channel's element of the `vector`, whose dtype has that code, or without one the first element of the block, or if
-    `refined` the block's mean. A line runs through channels if `by_rows`, else through elements of a channel. The
-    `table` is that of `Pieces`.
+    `refined` the block's mean. Lines run through channels where these lie side by side, else through elements of a
+    channel, which may be staged. The `table` is that of `Pieces`.
     """
-    which = f"{point.__qualname__}_{by_rows}_{in_order}_{refined}"
+    which = f"{point.__qualname__}_{in_order}_{refined}"
 
     def line_sums(line: Any, count: int, centre: float, first: float, second: float) -> Any:
         for i in range(count):
@@ -81,14 +84,11 @@ def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> An
     named(line_sums, f"line_sums_{which}")
     along_a_line = jit(line_sums) if in_order else _in_any_order(line_sums)
 
-    def lines(at: Any, table: Any, count: int, width: int, centres: Any, first: Any, second: Any) -> None:
-        across, along = table + HEAD, table + HEAD + len(at) + 1
+    def lines(at: Any, across: Any, count: int, width: int, centres: Any, first: Any, second: Any) -> None:
         for c in range(width):
-            line = stepped(moved(at, across, c), along)
-            first[c], second[c] = along_a_line(line, count, centres[c], first[c], second[c])
+            first[c], second[c] = along_a_line(moved(at, across, c), count, centres[c], first[c], second[c])
 
-    def rows(at: Any, table: Any, count: int, width: int, centres: Any, first: Any, second: Any) -> None:
-        down = table + HEAD + len(at) + 1
+    def rows(at: Any, down: Any, count: int, width: int, centres: Any, first: Any, second: Any) -> None:
         together = count - count % ROWS
         for r in range(0, together, ROWS):
             near = moved(at, down, r)
@@ -105,28 +105,43 @@ def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> An
                 a, b = point(row, c, centres[c])
                 first[c], second[c] = first[c] + a, second[c] + b
 
-    run = jit(named(rows if by_rows else lines, f"run_{which}"))
+    many_lines, many_rows = jit(named(lines, f"lines_{which}")), jit(named(rows, f"rows_{which}"))
 
     def walk(
-        pointers: Any, table: Any, start: int, end: int, width: int, centres: Any, first: Any, second: Any
-    ) -> None:
+        begin: int, pointers: Any, table: Any, staging: Any, start: int, end: int, width: int, centres: Any,
+        first: Any, second: Any,
+    ) -> None:  # fmt: skip
         """A piece: elements from `start` to `end` of some channels, as far at a time as they are evenly spaced."""
         for c in range(width):
             first[c], second[c] = 0.0, 0.0
-        size = table[HEAD + len(pointers)]
+        across, along = table + HEAD, table + HEAD + len(pointers) + 1
+        size, most, together = table[HEAD + len(pointers)], end - start, width
+        places, pitches, near = pointers, strides_of(pointers, across), 0
+        if is_staged(staging):
+            places, pitches = near_places(staging, pointers), near_strides(staging, pointers)
+            near, most, together = addresses(places), table[6], table[7]
         while start < end:
-            count = min(size - start % size, end - start)
-            run(_placed(pointers, table, start), table, count, width, centres, first, second)
+            count = min(size - start % size, end - start, most)
+            at = _placed(pointers, table, start)
+            if table[5] != 0:
+                many_rows(at, strides_of(pointers, along), count, width, centres, first, second)
+            else:
+                for c in range(0, width, together):
+                    some, here = min(together, width - c), moved(at, across, c)
+                    if is_staged(staging):
+                        bring(staging, begin, addresses(here), near, along, across, some, count)
+                        here = staged_or(staging, places, here)
+                    many_lines(here, pitches, count, some, centres + c, first + c, second + c)
             start += count
 
     whole_piece = jit(named(walk, f"walk_{which}"))
 
     def sums(
-        thread: int, threads: int, table: Any, pointers: Any, vector: Any, code: int, stride: int,
+        thread: int, threads: int, table: Any, staging: Any, pointers: Any, vector: Any, code: int, stride: int,
         centres: Any, first: Any, second: Any,
     ) -> None:  # fmt: skip
         channels, elements, block, strip = table[0], table[1], table[2], table[3]
-        across = table + HEAD
+        across, begin = table + HEAD, addresses(pointers)
         strips = (channels + strip - 1) // strip
         blocks = (elements + block - 1) // block
         mine, others = share(blocks * strips, 1, thread, threads)
@@ -137,22 +152,23 @@ def channel_sums(point: Any, by_rows: bool, in_order: bool, refined: bool) -> An
             corner = moved(pointers, across, left)
             centres_here, first_here, second_here = centres + here, first + here, second + here
             for c in range(width):
-                line = stepped(_placed(moved(corner, across, c), table, start), across)
-                centres_here[c] = _centre(line, vector, code, (left + c) * stride)
-            whole_piece(corner, table, start, end, width, centres_here, first_here, second_here)
-            if refined:
-                for c in range(width):
+                at = _placed(moved(corner, across, c), table, start)
+                centres_here[c] = _centre(at, vector, code, (left + c) * stride)
+            passes = 2 if refined else 1
+            for again in range(passes):
+                whole_piece(begin, corner, table, staging, start, end, width, centres_here, first_here, second_here)
+                for c in range(width if again + 1 < passes else 0):
                     centres_here[c] += _finite(first_here[c] / (end - start))
-                whole_piece(corner, table, start, end, width, centres_here, first_here, second_here)
 
     return jit(named(sums, f"channel_sums_{which}"))
 
 
 class Pieces:
-    """How batches [N, C, …] of one shape are cut, by their metadata.
+    """How batches [N, C, …] of one shape and dtype are cut, by their metadata.
 
-    `table` is the address of: channels, elements of a channel, of a block, channels of a strip, number of loops over a
-    channel; the batches' strides across channels; then for each loop, innermost first, its size and the strides.
+    `table` holds: channels, elements of a channel, of a block, channels of a strip, number of loops over a channel,
+    whether lines run through channels, elements and channels that are staged at a time; the batches' strides across
+    channels; then for each loop, innermost first, its size and the strides.
     """
 
     def __init__(self, *batches: Meta) -> None:
@@ -160,28 +176,33 @@ class Pieces:
         rest = [dim for dim in range(len(shape)) if dim != 1]
         sizes, strides = [shape[dim] for dim in rest], [[meta.strides[dim] for dim in rest] for meta in batches]
         across = [meta.strides[1] for meta in batches]
-        self.in_order = batches[0].dtype == torch.float64
-        loops = _in_order(sizes, strides) if self.in_order else Loops.over(sizes, *strides)
-        inner = [steps[-1] if steps else 1 for steps in loops.strides]
-        self.channels, self.elements = shape[1], loops.count
-        self.by_rows = self.channels > 1 and all(step in (0, 1) for step in across) and 1 not in inner
-        steps = [step if step in (0, 1) else None for step in (across if self.by_rows else inner)]
         dtypes = [meta.dtype for meta in batches]
-        self.arguments: tuple[Argument, ...] = tuple(map(Step, dtypes, steps))
+        self.in_order = dtypes[0] == torch.float64
+        loops = _in_order(sizes, strides) if self.in_order else Loops.over(sizes, *strides)
+        inner = loops.steps
+        self.channels, self.elements = shape[1], loops.count
+        by_rows = 1 not in inner and self.channels > 1 and all(step == 1 for step in across)
+        staged = [step != 1 and not by_rows for step in inner]
 
         block = _block(self.elements, shape)
-        strip = max(PIECE // block, LEAST_CHANNELS if self.by_rows else 1)
+        strip = max(PIECE // block, LEAST_CHANNELS if by_rows else 1)
         self.blocks = -(-self.elements // block)
-        head = (self.channels, self.elements, block, strip, len(loops.sizes))
+        crossed = any(abs(beside) < abs(step) for beside, step in zip(across, inner, strict=True))
+        together = min(TOGETHER if crossed else FEW, strip)
+        count = stage_size(dtypes, staged) // together if any(staged) else 0
+        self._staging = Staging(dtypes, dtypes, staged, 0, across, together, count) if count else None
+        head = (self.channels, self.elements, block, strip, len(loops.sizes), int(by_rows), count, together)
         levels = list(zip(loops.sizes, *loops.strides, strict=True))[::-1] or [(1, *[0] * len(batches))]
         self._table = table([*head, *across, *(number for level in levels for number in level)])
-        self.table = self._table.data_ptr()
+        self.head = (self._table.data_ptr(), 0 if self._staging is None else self._staging.address)
+        self.signature: Signature = (torch.int64, torch.int64, *dtypes)
 
     def describe(self) -> str:
         """In words."""
         block, strip = self._table[2:4].tolist()
-        order = "channels beside each other" if self.by_rows else "channel after channel"
-        cut = f"blocks of {block:,} of {self.elements:,} elements × strips of {strip} channels, {order}"
+        order = "channels beside each other" if self._table[5] else "channel after channel"
+        staged = ", staged" if self._staging else ""
+        cut = f"blocks of {block:,} of {self.elements:,} elements × strips of {strip} channels, {order}{staged}"
         return f"{cut}, {threads_in_words(self.channels * self.elements, PIECE)}"
 
 

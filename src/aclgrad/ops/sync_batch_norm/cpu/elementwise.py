@@ -11,9 +11,9 @@ from aclgrad.core.spec import Call
 from aclgrad.core.words import counted
 from aclgrad.cpu.compiler import Signature, jit
 from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any, pointer_at
-from aclgrad.cpu.strided import TILE, Loops, element_offset, elementwise
+from aclgrad.cpu.strided import Loops, Reach, element_offset, elementwise
 from aclgrad.cpu.tables import table
-from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
+from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share
 from aclgrad.cpu.vecmath import multiply_add
 
 ALIGNMENT = 16  # elements; each coefficient starts on a cache line
@@ -30,13 +30,13 @@ def _normalised(x: Any, mean: Any, scale: Any, bias: Any) -> Any:
     return multiply_add(x - mean, scale, bias)
 
 
-_normalise = elementwise(_normalised)
+_normalise = elementwise(_normalised, constants=3)
 
 
 def _forward(
-    thread: int, threads: int, group: Any, table: Any, layouts: Any,
+    thread: int, threads: int, group: Any, table: Any, staging: Any,
     x: Any, mean: Any, scale: Any, bias: Any, out: Any,
-    channels: int, spacing: int, coefficients: int,
+    layouts: Any, channels: int, spacing: int, coefficients: int,
     weights: int, biases: int, means: int, invstds: int,
 ) -> None:  # fmt: skip
     """`mean`, `scale` and `bias` are read where `coefficients`, `spacing` elements apart, was written."""
@@ -48,7 +48,7 @@ def _forward(
         written[c + spacing] = _vector(layouts, 3, invstds, c, mean) * weight
         written[c + 2 * spacing] = _vector(layouts, 1, biases, c, mean) if biases != 0 else cast(0.0, mean)
     barrier(group)
-    _normalise(thread, threads, table, (x, mean, scale, bias, out))
+    _normalise(thread, threads, table, staging, (x, mean, scale, bias, out))
 
 
 @jit
@@ -56,7 +56,7 @@ def _gradient(grad: Any, x: Any, mean: Any, offset: Any, slope: Any, scale: Any)
     return multiply_add(-(x - mean), slope, grad - offset) * scale
 
 
-_differentiate = elementwise(_gradient)
+_differentiate = elementwise(_gradient, constants=4)
 
 
 @jit
@@ -68,9 +68,9 @@ def _total(counter: int, code: int, table: Any, count: int) -> float:
 
 
 def _backward(
-    thread: int, threads: int, group: Any, table: Any, layouts: Any,
+    thread: int, threads: int, group: Any, table: Any, staging: Any,
     grad: Any, x: Any, mean: Any, offset: Any, slope: Any, scale: Any, out: Any,
-    channels: int, spacing: int, coefficients: int,
+    layouts: Any, channels: int, spacing: int, coefficients: int,
     means: int, invstds: int, weights: int, sums_dy: int, sums_dy_xmu: int,
     counter: int, counts: Any, counter_code: int, counter_size: int,
 ) -> None:  # fmt: skip
@@ -86,7 +86,7 @@ def _backward(
         written[c + 2 * spacing] = _vector(layouts, 4, sums_dy_xmu, c, mean) / n * (invstd * invstd)
         written[c + 3 * spacing] = invstd * weight
     barrier(group)
-    _differentiate(thread, threads, table, (grad, x, mean, offset, slope, scale, out))
+    _differentiate(thread, threads, table, staging, (grad, x, mean, offset, slope, scale, out))
 
 
 class Elementwise:
@@ -111,44 +111,39 @@ class Elementwise:
         along_channels = tuple(int(dim == 1) for dim in range(out.rank))
         strides = [meta.strides for meta in given]
         loops = Loops.over(out.shape, *strides, *[along_channels] * coefficients, out.strides)
-        pointers = loops.arguments(*[meta.dtype for meta in given], *[wide] * coefficients, out.dtype)
+        dtypes = [*[meta.dtype for meta in given], *[wide] * coefficients, out.dtype]
+        self._reach = Reach(loops, dtypes, 1, coefficients)
         metas = [call[name] for name in vectors]
         layouts = [(0, 0) if meta is None else (DTYPE_CODES[meta.dtype], meta.strides[0]) for meta in metas]
 
         channels = out.shape[1]
         spacing = -(-channels // ALIGNMENT) * ALIGNMENT
         self.workspace = coefficients * spacing * wide.itemsize
-        self._count = loops.count
-        self._tables = (loops.table(), table(layouts))  # keeps them alive
-        self._table_addresses = tuple(table.data_ptr() for table in self._tables)
+        self._layouts = table(layouts)
         self._coefficients = tuple(k * spacing * wide.itemsize for k in range(coefficients))
-        self._sizes = (channels, spacing)
+        self._numbers = (self._layouts.data_ptr(), channels, spacing)
         addresses = (int,) * (1 + len(vectors))
-        self._kernel = Kernel(kernel, (THREAD_GROUP, torch.int64, torch.int64, *pointers, int, int, *addresses, *more))
+        self._kernel = Kernel(kernel, (THREAD_GROUP, *self._reach.signature, torch.int64, int, int, *addresses, *more))
 
     def _run(
         self,
         batches: Sequence[torch.Tensor],
         vectors: Sequence[torch.Tensor | None],
         workspace: torch.Tensor | None,
-        *more: int,
+        *more: float,
     ) -> None:
-        if self._count == 0 or workspace is None:
+        if self._reach.count == 0 or workspace is None:
             return
         *inputs, out = [batch.data_ptr() for batch in batches]
         scratch = workspace.data_ptr()
-        self._kernel(
-            thread_count(self._count, TILE), *self._table_addresses,
-            *inputs, *[scratch + offset for offset in self._coefficients], out,
-            *self._sizes, scratch, *[0 if vector is None else vector.data_ptr() for vector in vectors], *more,
+        self._reach.run(
+            self._kernel, (*inputs, *[scratch + offset for offset in self._coefficients], out),
+            *self._numbers, scratch, *[0 if vector is None else vector.data_ptr() for vector in vectors], *more,
         )  # fmt: skip
 
     def describe(self) -> str:
         """In words."""
-        tiles, rows, columns = self._tables[0][:3].tolist()
-        first = f"coefficients of {counted(self._sizes[0], 'channel')}"
-        cut = f"{counted(tiles, 'tile')} of {rows} × {columns} elements"
-        return f"{first}, then {cut}, {threads_in_words(self._count, TILE)}"
+        return f"coefficients of {counted(self._numbers[1], 'channel')}, then {self._reach.describe()}"
 
 
 class BatchNormElemt(Elementwise):

@@ -10,11 +10,12 @@ import torch
 
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
-from aclgrad.cpu.compiler import jit
-from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any
+from aclgrad.cpu.compiler import Signature, jit
+from aclgrad.cpu.lanes import DTYPE_CODES, address_of, cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
 from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count
+from aclgrad.cpu.vectors import vector_copy
 
 from .channel_sums import PIECE, Pieces, channel_sums
 
@@ -36,44 +37,40 @@ def _add_up(first: int, last: int, channels: int, blocks: int, sums: Any) -> Non
 
 
 @cache
-def _reduce(by_rows: bool, in_order: bool) -> Any:
-    """The kernel for lines along rows or not, in order of the indices or not."""
-    products = channel_sums(_products, by_rows, in_order, False)
+def _reduce(in_order: bool) -> Any:
+    """The kernel that goes in order of the indices or not."""
+    products, copy = channel_sums(_products, in_order, False), vector_copy()
 
     def kernel(
-        thread: int, threads: int, group: Any, table: Any, grad: Any, x: Any, mean: int, code: int, stride: int,
-        centres: Any, sums: Any, deviations: Any,
+        thread: int, threads: int, group: Any, table: Any, staging: Any, grad: Any, x: Any, mean: int,
+        centres: Any, sums: Any, deviations: Any, layouts: Any, invstd: int,
+        sum_dy: int, sum_dy_xmu: int, grad_weight: int, grad_bias: int,
     ) -> None:  # fmt: skip
-        """Leaves the sums of the whole batch where those of the first block were."""
-        products(thread, threads, table, (grad, x), mean, code, stride, centres, sums, deviations)
+        """Results whose addresses are null are not written.
+
+        `layouts`: codes and strides of the mean, of invstd and of the results.
+        """
+        products(thread, threads, table, staging, (grad, x), mean, layouts[0], layouts[1], centres, sums, deviations)
         barrier(group)
         channels, elements, block = table[0], table[1], table[2]
         blocks = (elements + block - 1) // block
         first, last = share(channels, 1, thread, threads)
+        if blocks == 0:
+            for c in range(first, last):
+                sums[c], deviations[c] = 0.0, 0.0
         _add_up(first, last, channels, blocks, sums)
         _add_up(first, last, channels, blocks, deviations)
+        if sum_dy != 0:
+            copy(sum_dy, layouts[4], layouts[5], address_of(sums), first, last, 1)
+            copy(sum_dy_xmu, layouts[6], layouts[7], address_of(deviations), first, last, 1)
+        if grad_bias != 0:
+            copy(grad_bias, layouts[10], layouts[11], address_of(sums), first, last, 1)
+        if grad_weight != 0:
+            for c in range(first, last):
+                deviations[c] *= load_any(invstd, layouts[2], c * layouts[3])
+            copy(grad_weight, layouts[8], layouts[9], address_of(deviations), first, last, 1)
 
-    return named(kernel, f"batch_norm_reduce_backward_{by_rows}_{in_order}")
-
-
-def _finish(
-    _thread: int, _threads: int, layouts: Any, known: int, sums: Any, deviations: Any, invstd: int,
-    sum_dy: Any, sum_dy_xmu: Any, grad_weight: Any, grad_bias: Any,
-) -> None:  # fmt: skip
-    """Write whichever results there are; `layouts`: channels, code and stride of invstd, the strides of the results.
-
-    By itself, so that the sums need not be compiled for every choice of results.
-    """
-    for c in range(layouts[0]):
-        total = sums[c] if known != 0 else 0.0
-        product = deviations[c] if known != 0 else 0.0
-        if sum_dy is not None:
-            sum_dy[c * layouts[3]] = total
-            sum_dy_xmu[c * layouts[4]] = product
-        if grad_weight is not None:
-            grad_weight[c * layouts[5]] = product * load_any(invstd, layouts[1], c * layouts[2])
-        if grad_bias is not None:
-            grad_bias[c * layouts[6]] = total
+    return named(kernel, f"batch_norm_reduce_backward_{in_order}")
 
 
 class BatchNormReduceBackward:
@@ -81,34 +78,25 @@ class BatchNormReduceBackward:
 
     def __init__(self, call: Call) -> None:
         self._pieces = pieces = Pieces(call["grad_out"], call["input"])
-        mean, invstd, *results = (call[name] for name in ("mean", "invstd", *call.spec.out_names))
+        vectors = [call[name] for name in ("mean", "invstd", *call.spec.out_names)]
         scratch = Scratch()
-        self._scratch = [scratch.reserve(pieces.blocks * pieces.channels * 8) for _ in range(3)]
+        self._scratch = [scratch.reserve(max(pieces.blocks, 1) * pieces.channels * 8) for _ in range(3)]
         self.workspace = scratch.size
-        self._mean = (DTYPE_CODES[mean.dtype], mean.strides[0])
-        wide = [torch.float64] * 3
-        self._sum = Kernel(
-            _reduce(pieces.by_rows, pieces.in_order),
-            (THREAD_GROUP, torch.int64, *pieces.arguments, int, int, int, *wide),
-        )
-        strides = [0 if meta is None else meta.strides[0] for meta in results]
-        self._layouts = table([pieces.channels, DTYPE_CODES[invstd.dtype], invstd.strides[0], *strides])
-        dtypes = [None if meta is None else meta.dtype for meta in results]
-        self._finish = Kernel(_finish, (torch.int64, int, *wide[1:], int, *dtypes))
+        layouts = [(0, 0) if meta is None else (DTYPE_CODES[meta.dtype], meta.strides[0]) for meta in vectors]
+        self._layouts = table(layouts)
+        self._layouts_address = self._layouts.data_ptr()
+        more: Signature = (int, *[torch.float64] * 3, torch.int64, *[int] * 5)
+        self._kernel = Kernel(_reduce(pieces.in_order), (THREAD_GROUP, *pieces.signature, *more))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         grad, x, mean, invstd, *_ = args
         scratch = 0 if workspace is None else workspace.data_ptr()
-        centres, sums, deviations = (scratch + offset for offset in self._scratch)
-        if self._pieces.elements:
-            self._sum(
-                thread_count(self._pieces.channels * self._pieces.elements, PIECE), self._pieces.table,
-                grad.data_ptr(), x.data_ptr(), mean.data_ptr(), *self._mean, centres, sums, deviations,
-            )  # fmt: skip
-        results = [out.data_ptr() for out in outs if out is not None]
-        known = int(self._pieces.elements > 0)
-        self._finish(1, self._layouts.data_ptr(), known, sums, deviations, invstd.data_ptr(), *results)
+        self._kernel(
+            thread_count(self._pieces.channels * self._pieces.elements, PIECE), *self._pieces.head,
+            grad.data_ptr(), x.data_ptr(), mean.data_ptr(), *[scratch + offset for offset in self._scratch],
+            self._layouts_address, invstd.data_ptr(), *[0 if out is None else out.data_ptr() for out in outs],
+        )  # fmt: skip
 
     def describe(self) -> str:
         """In words."""

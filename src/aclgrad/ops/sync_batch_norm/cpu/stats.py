@@ -12,12 +12,13 @@ import torch
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 from aclgrad.core.words import counted
-from aclgrad.cpu.compiler import jit
-from aclgrad.cpu.lanes import DTYPE_CODES, cast, load_any
-from aclgrad.cpu.operands import Operands
+from aclgrad.cpu.compiler import Signature, jit
+from aclgrad.cpu.copies import Copies
+from aclgrad.cpu.lanes import DTYPE_CODES, address_of, cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
 from aclgrad.cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
+from aclgrad.cpu.vectors import vector_copy
 
 from .channel_sums import PIECE, Pieces, channel_sums
 
@@ -60,26 +61,29 @@ def _unite(
 
 
 @cache
-def _stats(by_rows: bool, in_order: bool) -> Any:
-    """The kernel for lines along rows or not, in order of the indices or not."""
-    moments = channel_sums(_moments, by_rows, in_order, in_order)
+def _stats(in_order: bool) -> Any:
+    """The kernel that goes in order of the indices or not."""
+    moments, copy = channel_sums(_moments, in_order, in_order), vector_copy()
 
     def kernel(
-        thread: int, threads: int, group: Any, table: Any, input: Any, centres: Any, sums: Any, squares: Any,
-        mean: Any, invstd: Any, mean_stride: int, invstd_stride: int, eps: float,
+        thread: int, threads: int, group: Any, table: Any, staging: Any, input: Any, centres: Any, sums: Any,
+        squares: Any, mean: int, mean_code: int, mean_stride: int, invstd: int, invstd_code: int, invstd_stride: int,
+        eps: float,
     ) -> None:  # fmt: skip
-        moments(thread, threads, table, (input,), None, 0, 0, centres, sums, squares)
+        moments(thread, threads, table, staging, (input,), None, 0, 0, centres, sums, squares)
         barrier(group)
         channels, elements, block = table[0], table[1], table[2]
         first, last = share(channels, 1, thread, threads)
         if elements > 0:
             _unite(first, last, channels, elements, block, centres, sums, squares)
         for c in range(first, last):
-            mean[c * mean_stride] = centres[c] if elements > 0 else 0.0
+            centres[c] = centres[c] if elements > 0 else 0.0
             variance = squares[c] / elements if elements > 0 else math.nan
-            invstd[c * invstd_stride] = 1.0 / math.sqrt(variance + eps)
+            squares[c] = 1.0 / math.sqrt(variance + eps)
+        copy(mean, mean_code, mean_stride, address_of(centres), first, last, 1)
+        copy(invstd, invstd_code, invstd_stride, address_of(squares), first, last, 1)
 
-    return named(kernel, f"batch_norm_stats_{by_rows}_{in_order}")
+    return named(kernel, f"batch_norm_stats_{in_order}")
 
 
 class BatchNormStats:
@@ -88,24 +92,21 @@ class BatchNormStats:
     def __init__(self, call: Call) -> None:
         self._pieces = pieces = Pieces(call["input"])
         scratch = Scratch()
-        self._scratch = [scratch.reserve(pieces.blocks * pieces.channels * 8) for _ in range(3)]
+        self._scratch = [scratch.reserve(max(pieces.blocks, 1) * pieces.channels * 8) for _ in range(3)]
         self.workspace = scratch.size
-        self._numbers = (call["mean"].strides[0], call["invstd"].strides[0], call["eps"])
-        function = _stats(pieces.by_rows, pieces.in_order)
-        self._input, self._results = Operands(call, function, "input"), Operands(call, function, "mean", "invstd")
-        wide = [torch.float64] * 3
-        self._kernel = Kernel(
-            function,
-            (THREAD_GROUP, torch.int64, *pieces.arguments, *wide, *self._results.dtypes, int, int, float),
-        )
+        mean, invstd = ((DTYPE_CODES[call[name].dtype], call[name].strides[0]) for name in ("mean", "invstd"))
+        self._mean, self._invstd, self._eps = mean, invstd, call["eps"]
+        numbers: Signature = (*[torch.float64] * 3, *[int] * 6, float)
+        self._kernel = Kernel(_stats(pieces.in_order), (THREAD_GROUP, *pieces.signature, *numbers))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         scratch = 0 if workspace is None else workspace.data_ptr()
+        mean, invstd = outs
         self._kernel(
             thread_count(self._pieces.channels * self._pieces.elements, PIECE),
-            self._pieces.table, *self._input.addresses(args, outs), *[scratch + offset for offset in self._scratch],
-            *self._results.addresses(args, outs), *self._numbers,
+            *self._pieces.head, args[0].data_ptr(), *[scratch + offset for offset in self._scratch],
+            mean.data_ptr(), *self._mean, invstd.data_ptr(), *self._invstd, self._eps,
         )  # fmt: skip
 
     def describe(self) -> str:
@@ -119,48 +120,62 @@ def _variance(invstd: Any, eps: float) -> Any:
     return 1.0 / (wide * wide) - eps
 
 
-def _gather(
-    thread: int, threads: int, table: Any, mean: Any, invstd: Any, counts: int, means: Any, squares: Any,
-    running_mean: Any, running_var: Any, mean_all: Any, invstd_all: Any, momentum: float, eps: float,
-) -> None:  # fmt: skip
-    """The channels of a thread.
-
-    `table`: processes, channels, code and stride of the counts, strides of both tables down and across, and of the
-    four vectors.
-    """
-    processes, channels, code, counts_stride = table[0], table[1], table[2], table[3]
-    first, last = share(channels, 16, thread, threads)
-    n = 0.0
-    for w in range(processes):
-        n += load_any(counts, code, w * counts_stride)
-    for c in range(first, last):
-        means[c], squares[c] = 0.0, 0.0
-    for w in range(processes):
-        count = load_any(counts, code, w * counts_stride)
-        row = mean + w * table[4]
-        for c in range(first, last):
-            means[c] += cast(row[c * table[5]], n) * count
-    for c in range(first, last):
-        means[c] /= n
-    for w in range(processes):
-        count = load_any(counts, code, w * counts_stride)
-        row, inverses = mean + w * table[4], invstd + w * table[6]
-        for c in range(first, last):
-            squares[c] += (
-                _variance(inverses[c * table[7]], eps) + (cast(row[c * table[5]], n) - means[c]) ** 2
-            ) * count
-    for c in range(first, last):
-        known = processes > 0
-        mean_all[c * table[8]] = means[c] if known else 0.0
-        invstd_all[c * table[9]] = 1.0 / math.sqrt(squares[c] / n + eps) if known else math.nan
-        if running_mean is not None and known:
-            _move(running_mean + c * table[10], means[c], momentum)
-            _move(running_var + c * table[11], squares[c] / (n - 1.0), momentum)
-
-
 @jit
-def _move(target: Any, goal: float, share: float) -> None:
-    target[0] = (1.0 - share) * cast(target[0], goal) + share * goal
+def _move(room: Any, goals: Any, share: float, first: int, last: int) -> None:
+    """Move elements towards the goals by that share of the distance."""
+    for c in range(first, last):
+        room[c] = (1.0 - share) * room[c] + share * goals[c]
+
+
+@cache
+def _gather() -> Any:
+    copy = vector_copy()
+
+    def gather(
+        thread: int, threads: int, table: Any, mean: Any, invstd: Any, counts: int, running_mean: int,
+        running_var: int, mean_all: int, invstd_all: int, means: Any, squares: Any, room: Any, momentum: float,
+        eps: float,
+    ) -> None:  # fmt: skip
+        """The channels of a thread; running statistics are moved unless their addresses are null.
+
+        `table`: processes, channels, code and stride of the counts, of both tables the stride from row to row; of the
+        four vectors the code and the stride.
+        """
+        processes, channels, code, counts_stride = table[0], table[1], table[2], table[3]
+        first, last = share(channels, 16, thread, threads)
+        n = 0.0
+        for w in range(processes):
+            n += load_any(counts, code, w * counts_stride)
+        for c in range(first, last):
+            means[c], squares[c] = 0.0, 0.0
+        for w in range(processes):
+            count = load_any(counts, code, w * counts_stride)
+            row = mean + w * table[4]
+            for c in range(first, last):
+                means[c] += cast(row[c], n) * count
+        for c in range(first, last):
+            means[c] /= n
+        for w in range(processes):
+            count = load_any(counts, code, w * counts_stride)
+            row, inverses = mean + w * table[4], invstd + w * table[5]
+            for c in range(first, last):
+                squares[c] += (_variance(inverses[c], eps) + (cast(row[c], n) - means[c]) ** 2) * count
+        near = address_of(room)
+        if running_mean != 0 and processes > 0:
+            copy(running_mean, table[10], table[11], near, first, last, 0)
+            _move(room, means, momentum, first, last)
+            copy(running_mean, table[10], table[11], near, first, last, 1)
+            copy(running_var, table[12], table[13], near, first, last, 0)
+            for c in range(first, last):
+                room[c] = (1.0 - momentum) * room[c] + momentum * (squares[c] / (n - 1.0))
+            copy(running_var, table[12], table[13], near, first, last, 1)
+        for c in range(first, last):
+            means[c] = means[c] if processes > 0 else 0.0
+            squares[c] = 1.0 / math.sqrt(squares[c] / n + eps) if processes > 0 else math.nan
+        copy(mean_all, table[6], table[7], address_of(means), first, last, 1)
+        copy(invstd_all, table[8], table[9], address_of(squares), first, last, 1)
+
+    return named(gather, "batch_norm_gather_stats")
 
 
 class BatchNormGatherStatsWithCounts:
@@ -169,36 +184,28 @@ class BatchNormGatherStatsWithCounts:
     def __init__(self, call: Call) -> None:
         mean, invstd, counts = (call[name] for name in ("mean", "invstd", "counts"))
         vectors = [call[name] for name in ("mean_all", "invstd_all", "running_mean", "running_var")]
-        self._updates = call["running_mean"] is not None
-        running = [meta.dtype if self._updates else None for meta in vectors[2:]]
+        dtype = torch.float32 if mean.dtype == invstd.dtype == torch.float32 else torch.float64
         scratch = Scratch()
-        self._scratch = [scratch.reserve(mean.shape[1] * 8) for _ in range(2)]
+        self._scratch = [scratch.reserve(mean.shape[1] * 8) for _ in range(3)]
+        self._copies = Copies((mean, invstd), 0, scratch, dtype)
         self.workspace = scratch.size
         self._work = mean.numel
-        self._table = table(
-            [
-                *mean.shape, DTYPE_CODES[counts.dtype], counts.strides[0], *mean.strides, *invstd.strides,
-                *(0 if meta is None else meta.strides[0] for meta in vectors),
-            ]
-        )  # fmt: skip
+        rows = [strides[0] for strides in self._copies.strides]
+        layouts = [(0, 0) if meta is None else (DTYPE_CODES[meta.dtype], meta.strides[0]) for meta in vectors]
+        words = (word for layout in layouts for word in layout)
+        self._table = table([*mean.shape, DTYPE_CODES[counts.dtype], counts.strides[0], *rows, *words])
         self._numbers = (call["momentum"], call["eps"])
-        self._kernel = Kernel(
-            _gather,
-            (
-                torch.int64, mean.dtype, invstd.dtype, int, torch.float64, torch.float64,
-                *running, vectors[0].dtype, vectors[1].dtype, float, float,
-            ),
-        )  # fmt: skip
+        self._kernel = Kernel(_gather(), (torch.int64, dtype, dtype, *[int] * 5, *[torch.float64] * 3, float, float))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         _, mean, invstd, running_mean, running_var, _, _, counts = args
         scratch = 0 if workspace is None else workspace.data_ptr()
-        running = (running_mean.data_ptr(), running_var.data_ptr()) if self._updates else ()
+        vectors = (counts, running_mean, running_var, *outs)
         self._kernel(
-            thread_count(self._work, PIECE), self._table.data_ptr(), mean.data_ptr(), invstd.data_ptr(),
-            counts.data_ptr(), *[scratch + offset for offset in self._scratch], *running,
-            *[out.data_ptr() for out in outs], *self._numbers,
+            thread_count(self._work, PIECE), self._table.data_ptr(), *self._copies.bring((mean, invstd), workspace),
+            *[0 if tensor is None else tensor.data_ptr() for tensor in vectors],
+            *[scratch + offset for offset in self._scratch], *self._numbers,
         )  # fmt: skip
 
     def describe(self) -> str:

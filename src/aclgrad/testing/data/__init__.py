@@ -1,0 +1,1 @@
+"""Calls as data: described, drawn, written as golden data, and read from dumps."""

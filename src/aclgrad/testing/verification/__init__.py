@@ -1,0 +1,1 @@
+"""Somebody's outputs beside the truth."""
