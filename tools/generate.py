@@ -70,7 +70,7 @@ def aclnn_stub() -> str:
         "",
     ]
     lines += [imported("aclgrad.frontends.acl.enums", enumeration.__name__) for enumeration in ENUMERATIONS]
-    for module in MODULES:
+    for module in sorted(MODULES, key=lambda module: module.__name__):
         lines += [imported(module.__name__, name) for name in sorted(functions(module), key=str.lower)]
     lines += [
         "",
