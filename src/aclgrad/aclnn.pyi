@@ -37,6 +37,7 @@ from .frontends.acl.meta import aclInitTensor as aclInitTensor
 from .frontends.acl.meta import aclnnFinalize as aclnnFinalize
 from .frontends.acl.meta import aclnnInit as aclnnInit
 from .frontends.acl.meta import aclSetRawTensorAddr as aclSetRawTensorAddr
+from .frontends.aclnn.dumps import aclDumpOpTensors as aclDumpOpTensors
 from .frontends.aclnn.rebinding import aclDestroyAclOpExecutor as aclDestroyAclOpExecutor
 from .frontends.aclnn.rebinding import aclSetAclOpExecutorRepeatable as aclSetAclOpExecutorRepeatable
 from .frontends.aclnn.rebinding import aclSetDynamicInputTensorAddr as aclSetDynamicInputTensorAddr
@@ -45,7 +46,6 @@ from .frontends.aclnn.rebinding import aclSetDynamicTensorAddr as aclSetDynamicT
 from .frontends.aclnn.rebinding import aclSetInputTensorAddr as aclSetInputTensorAddr
 from .frontends.aclnn.rebinding import aclSetOutputTensorAddr as aclSetOutputTensorAddr
 from .frontends.aclnn.rebinding import aclSetTensorAddr as aclSetTensorAddr
-from .frontends.aclnn.dumps import aclDumpOpTensors as aclDumpOpTensors
 
 _Tensor: TypeAlias = Tensor | int | None  # used in place, a handle, or absent
 _List: TypeAlias = Sequence[_Tensor] | int | None

@@ -1,7 +1,10 @@
 """What `import torch_npu` and `import acl` find, and what `torch.npu` answers."""
 
+import dataclasses
 import importlib
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -161,3 +164,14 @@ def test_install_refuses_what_cannot_be(monkeypatch, tmp_path):
     monkeypatch.undo()
     importlib.invalidate_caches()
     npu.install()
+
+
+def test_the_example_of_the_documentation():
+    root = Path(__file__).parents[3]
+    sys.path.insert(0, str(root / "tests"))
+    from page_blocks import blocks, run_python
+
+    found = blocks("ascend.md", (root / "docs/ascend.md").read_text(encoding="utf-8"))
+    ours = [dataclasses.replace(block, not_run="") for block in found if block.language == "python"]
+    assert len(ours) == 1
+    run_python(ours)
