@@ -17,6 +17,8 @@ from aclgrad.core.plan import Operator
 from aclgrad.core.profile import BINARY, DOCUMENT, VARIABLE
 from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
 from aclgrad.frontends.aclnn.surface import ENUMERATIONS, MODULES, functions
+from aclgrad.frontends.capi import foreign
+from aclgrad.frontends.capi.prototypes import prototypes
 from aclgrad.frontends.collected import modules
 from aclgrad.testing.cases import suite
 
@@ -53,6 +55,7 @@ def generated() -> dict[Path, str]:
         PACKAGE / "torch_npu.pyi": collected_stub("torch_npu", {}),
         DOCS / "operators.md": table(),
         DOCS / "profiles.md": profiles(),
+        DOCS / "c-abi.md": counted((DOCS / "c-abi.md").read_text(encoding="utf-8")),
     }
 
 
@@ -67,7 +70,7 @@ def aclnn_stub() -> str:
         "",
     ]
     lines += [imported("aclgrad.frontends.acl.enums", enumeration.__name__) for enumeration in ENUMERATIONS]
-    for module in MODULES:
+    for module in sorted(MODULES, key=lambda module: module.__name__):
         lines += [imported(module.__name__, name) for name in sorted(functions(module), key=str.lower)]
     lines += [
         "",
@@ -163,6 +166,34 @@ def profiles() -> str:
             binary = found.binary if found.imitated else f"({found.binary})"
             lines.append(f"| `{operator.spec.aclnn}` | {found.question} | {found.document} | {binary} |")
     return "\n".join(lines) + "\n"
+
+
+GROUPS = {
+    "aclrt": "runtime",
+    "aclmdl": "models",
+    "aclop": "operators of models",
+    "acl": "meta objects, buffers, dumps and others",
+    "aclnn": "operators, both phases",
+}
+
+
+def counted(page: str) -> str:
+    """The page with the numbers of functions that C programs find: declared, and served."""
+    ours = {f"{operator.spec.aclnn}{phase}" for operator in aclnn_operators() for phase in ("", "GetWorkspaceSize")}
+    served = [p.name for p in prototypes() if p.header.startswith(("acl/", "aclnn/")) or p.name in ours]
+    declared = [function.name for function in foreign.every_function()]
+    rows = ["| | declared | served |", "|---|---:|---:|"]
+    for start, what in GROUPS.items():
+        mine, others = ([name for name in names if group(name) == start] for names in (served, declared))
+        rows.append(f"| `{start}…`: {what} | {len(mine) + len(others):,} | {len(mine)} |")
+    rows.append(f"| all | {len(served) + len(declared):,} | {len(served)} |")
+    before, marker, rest = page.partition("<!-- functions: start -->\n")
+    return "".join([before, marker, "\n".join(rows), "\n", *rest.partition("<!-- functions: end -->")[1:]])
+
+
+def group(name: str) -> str:
+    """The longest of the starts that a function's name has."""
+    return max((start for start in GROUPS if name.startswith(start)), key=len)
 
 
 def listed(words: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import numba
 import pytest
 import torch
 
-from aclgrad.cpu.compiler import Step, entry
+from aclgrad.cpu.compiler import entry
 from aclgrad.cpu.lanes import DTYPE_CODES, load_any, pointer_at
 from aclgrad.cpu.threads import Kernel
 
@@ -130,13 +130,6 @@ def test_pointers_move_by_elements(dtype: torch.dtype) -> None:
     source, target = torch.arange(6).to(dtype), torch.zeros(2)
     Kernel(_move, (dtype, int, torch.float32))(1, source.data_ptr(), source.data_ptr(), target.data_ptr())
     assert target.tolist() == [2.0, 4.0]
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_a_step_of_zero_reads_one_element_for_all(dtype: torch.dtype) -> None:
-    source, target = torch.tensor([5.0, 6.0]).to(dtype), torch.zeros(3)
-    Kernel(_copy, (int, Step(dtype, 0), torch.float32))(1, 3, source.data_ptr(), target.data_ptr())
-    assert target.tolist() == [5.0] * 3
 
 
 def _dozen(thread: int, threads: int, count: int, *arrays: Any) -> None:

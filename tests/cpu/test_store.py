@@ -43,6 +43,7 @@ def faulty(thread, threads, out):
 def kernels(tmp_path, monkeypatch):
     """A module with kernels whose files lie in `__pycache__` beside it."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("ACLGRAD_CACHE", raising=False)
     monkeypatch.setattr(store, "_warned", False)
     (tmp_path / "kernels.py").write_text(SOURCE)
     found = importlib.util.spec_from_file_location("kernels", tmp_path / "kernels.py")
@@ -188,7 +189,7 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(kernels, recwarn):
     assert warning.category is RuntimeWarning
     folder = Path(kernels.__file__).parent / "__pycache__"
     assert f"{folder} cannot be written" in str(warning.message)
-    assert "set NUMBA_CACHE_DIR to a folder that can be written" in str(warning.message)
+    assert "set ACLGRAD_CACHE to a folder that can be written" in str(warning.message)
     assert files(kernels) == []
     outcome(kernels.first)
     assert is_kept(kernels)
@@ -207,15 +208,40 @@ def test_whatever_fails_in_writing_the_kernel_runs(kernels, method, number, monk
     assert files(kernels) == [], "what was begun is gone"
 
 
-def test_where_nothing_can_be_written_every_process_compiles(kernels, tmp_path, monkeypatch):
+def without_folders(tmp_path, monkeypatch):
+    """Nothing can be written where numba looks."""
     for name in ("__pycache__", "home"):
         (tmp_path / name).write_text("a file where a folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with pytest.warns(RuntimeWarning, match=r"no folder for them can be written .* set NUMBA_CACHE_DIR"):
+
+
+def test_where_nothing_else_can_be_written_kernels_are_kept_among_temporary_files(kernels, tmp_path, monkeypatch):
+    without_folders(tmp_path, monkeypatch)
+    monkeypatch.setattr(store.cache.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    with pytest.warns(RuntimeWarning, match=r"are kept in .*temporary.* alone: .* set ACLGRAD_CACHE"):
+        assert outcome(kernels.first) == (41, 0)
+    assert outcome(kernels.first) == (41, 1)
+    assert (tmp_path / "temporary" / f"aclgrad-{os.getuid()}").stat().st_mode & 0o777 == 0o700
+
+
+def test_where_nothing_can_be_written_every_process_compiles(kernels, tmp_path, monkeypatch):
+    without_folders(tmp_path, monkeypatch)
+    monkeypatch.setattr(store.cache.tempfile, "gettempdir", lambda: str(tmp_path / "home"))
+    with pytest.warns(RuntimeWarning, match=r"no folder for them can be written .* set ACLGRAD_CACHE"):
         assert outcome(kernels.first) == (41, 0)
     assert outcome(kernels.first) == (41, 0)
+
+
+def test_the_folder_for_everything_holds_kernels_too(kernels, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path / "ours"))
+    assert [outcome(kernels.first), outcome(kernels.first)] == [(41, 0), (41, 1)]
+    assert files(kernels) == []
+    assert len(list((tmp_path / "ours" / "kernels").rglob("*.nbc"))) == 1
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "numba"))  # who names this folder means it
+    assert outcome(kernels.first) == (41, 0)
+    assert len(list((tmp_path / "numba").rglob("*.nbc"))) == 1
 
 
 def test_a_folder_that_is_removed_comes_again(kernels, monkeypatch):

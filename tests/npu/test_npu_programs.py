@@ -49,6 +49,7 @@ print(torch_npu.npu_format_cast(logits, 29).shape, torch.npu.memory_allocated() 
 """
 
 NO_TRACE = """
+import os
 import sys
 import torch
 
@@ -75,6 +76,20 @@ def train():
     return model.weight_ih_l0.grad.tolist(), storage.nbytes(), torch.ones(2).is_pinned()
 
 
+def come_late():
+    torch.ones(1, requires_grad=True).sum().backward()
+    try:
+        aclgrad.npu.install()
+    except aclgrad.Unsupported as refusal:
+        assert str(refusal).startswith("backward() has been called in this process, expected install() before")
+    assert not (aclgrad.npu.is_installed() or torch.npu.is_available() or hasattr(torch.Tensor, "npu"))
+
+
+child = os.fork()
+if not child:  # a process of its own, which has imported torch already
+    come_late()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 before, trained = state(), None
 for _ in range(2):
     aclgrad.npu.install()
@@ -119,6 +134,7 @@ def test_tests_run_with_the_plugin():
 
 
 def test_uninstalling_leaves_no_trace():
+    """In a process whose child was too late to install anything."""
     run("-c", NO_TRACE)
 
 
@@ -135,18 +151,38 @@ def test_the_command_says_what_is_wrong(args, message, monkeypatch, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_it_comes_before_the_first_gradient():
-    run(
-        "-c",
-        """
-import torch, aclgrad.npu
-torch.ones(1, requires_grad=True).sum().backward()
-try:
-    aclgrad.npu.install()
-except aclgrad.Unsupported as refusal:
-    assert str(refusal).startswith("backward() has been called in this process, expected install() before")
-else:
-    raise AssertionError
-assert not (aclgrad.npu.is_installed() or torch.npu.is_available() or hasattr(torch.Tensor, "npu"))
-""",
-    )
+TWO = """
+import sys
+import torch, torch_npu
+import torch.distributed as dist
+from torch import nn
+
+rank = int(sys.argv[1])
+dist.init_process_group("hccl", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+torch.manual_seed(0)
+x, layers = torch.randn(10, 3), nn.Sequential(nn.Linear(3, 4), nn.SyncBatchNorm(4), nn.Hardsigmoid())
+whole = nn.Sequential(layers[0], nn.BatchNorm1d(4), layers[2])
+whole(x).square().mean().backward()
+expected = [p.grad.clone() for p in layers[0].parameters()]
+layers.zero_grad()
+model = nn.parallel.DistributedDataParallel(layers.npu())
+model(x.npu()[5 * rank : 5 * rank + 5]).square().mean().backward()
+for parameter, gradient in zip(layers[0].parameters(), expected):
+    torch.testing.assert_close(parameter.grad.cpu(), gradient, rtol=1e-4, atol=1e-6)
+parts = torch.empty(2, 1, 2, device="npu")
+dist.all_gather_into_tensor(parts, torch.full((1, 2), float(rank), device="npu"))
+assert parts.tolist() == [[[0, 0]], [[1, 1]]]
+share = torch.empty(1, 1, device="npu")
+dist.reduce_scatter_tensor(share, torch.tensor([[1.0], [2.0]], device="npu"))
+assert share.item() == 2 * (rank + 1)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes(tmp_path):
+    """Data parallel, with batch norm over both: the gradients of the whole batch."""
+    (tmp_path / "two.py").write_text(TWO)
+    command = [sys.executable, "-W", "ignore", "-m", "aclgrad.npu", tmp_path / "two.py"]
+    both = [subprocess.Popen([*command, str(rank), tmp_path / "store"]) for rank in range(2)]
+    assert [process.wait(timeout=100) for process in both] == [0, 0]

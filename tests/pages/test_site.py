@@ -32,8 +32,8 @@ RUN = {
     **dict.fromkeys(("c", "cpp"), "compiled by tests/capi"),
     **dict.fromkeys(("sh", "toml"), "parsed"),
 }
-LOOKED_AT = {"", "text", "math", "cmake"}
-"""Languages of blocks that are no program of ours: output, formulas, what CMake reads."""
+LOOKED_AT = {"", "text", "math", "cmake", "json"}
+"""Languages of blocks that are no program of ours: output, formulas, what CMake reads, data."""
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,12 @@ def test_the_formulas_themselves_pass_every_check(operator):
     assert {check for check, _, _ in report.tally} | set(report.left_out) == {*NAMES}
 
 
+def test_an_op_of_torchs():
+    report = check_gradient(torch.ops.aten.hardsigmoid_backward.default, **{**CHEAP, "dtypes": None})
+    assert report.ok
+    assert report.left_out["outputs"] == "the function has no keyword out"
+
+
 def test_a_right_kernel_passes_everything():
     report = check_gradient(right, "aclnnHardsigmoidBackward", samples=2)
     assert report.ok, [(call.check, call.name, call.faults) for call in report.wrong]

@@ -56,6 +56,8 @@ def test_right_wrong_and_missing_outputs_differ_by_the_exit_code(golden):
     assert code == 1
     assert "not precise enough by the standard rule" in said
     assert "the worst elements of out" in said and "gradOutput[" in said and "self[" in said
+    code, said = run("verify", OPERATOR, "--dump", golden / "mine")
+    assert code == 2 and "mine holds none; inputs, or --inputs, names another folder" in said
     (golden / "mine" / "out.npy").unlink()
     code, said = verify(golden)
     assert code == 2

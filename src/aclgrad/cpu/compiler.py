@@ -17,7 +17,7 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numba
 import torch
@@ -67,15 +67,8 @@ class ThreadGroupModel(models.PrimitiveModel):
 THREAD_GROUP = ThreadGroup()
 
 
-class Step(NamedTuple):
-    """A pointer to elements `step` apart: 1, 0 or, if known at run time only, None."""
-
-    dtype: torch.dtype
-    step: int | None
-
-
-Argument: TypeAlias = "type[int] | type[float] | torch.dtype | Step | ThreadGroup | None"
-"""How a signature describes an argument: `int`, `float`, a dtype (or a `Step`) for a pointer, THREAD_GROUP, or None."""
+Argument: TypeAlias = "type[int] | type[float] | torch.dtype | ThreadGroup | None"
+"""How a signature describes an argument: `int`, `float`, a dtype for a pointer, THREAD_GROUP, or None."""
 
 Signature: TypeAlias = tuple[Argument, ...]
 
@@ -126,14 +119,12 @@ def argument_types(signature: Signature) -> list[types.Type]:
 
 
 def _argument_type(argument: Argument, scope: int) -> types.Type:
-    if isinstance(argument, Step):
-        return Pointer(argument.dtype, scope, argument.step)
     return Pointer(argument, scope) if isinstance(argument, torch.dtype) else PLAIN[argument][0]
 
 
 def packing(signature: Signature) -> str:
     """The `struct` format of the arguments that take a word."""
-    return "=" + "".join("q" if isinstance(item, torch.dtype | Step) else PLAIN[item][1] for item in signature)
+    return "=" + "".join("q" if isinstance(item, torch.dtype) else PLAIN[item][1] for item in signature)
 
 
 def word(builder: ir.IRBuilder, block: ir.Value, index: int) -> ir.Value:

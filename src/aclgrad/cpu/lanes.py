@@ -35,22 +35,16 @@ class Pointer(types.Type):
     """Address of elements of a torch dtype.
 
     `scope` is the kernel argument it came from, None if unknown. `step` is the distance between p[i] and p[i + 1]: 1,
-    0 for one element that serves all, or None if known at run time only, when it needs a `StridedPointer` to read.
+    or 0 for one element that serves all.
     """
 
-    def __init__(self, dtype: torch.dtype, scope: int | None = None, step: int | None = 1) -> None:
+    def __init__(self, dtype: torch.dtype, scope: int | None = None, step: int = 1) -> None:
         if dtype not in ELEMENTS:
             raise TypeError(f"kernels cannot address {dtype}, only {', '.join(str(d) for d in ELEMENTS)}")
-        if step not in (0, 1, None):
-            raise ValueError(f"step is {step}, expected 0, 1 or None")
         self.dtype = dtype
         self.scope = scope if scope is not None and scope < ALIAS_SCOPES else None
         self.step = step
         super().__init__(name=f"{type(self).__name__}({dtype}, {self.scope}, {step})")
-
-
-class StridedPointer(Pointer):
-    """A pointer together with its step."""
 
 
 @register_model(Pointer)
@@ -61,15 +55,6 @@ class PointerModel(models.PrimitiveModel):
         super().__init__(manager, pointer, ADDRESS)
 
 
-@register_model(StridedPointer)
-class StridedPointerModel(models.StructModel):
-    """The address and the step."""
-
-    def __init__(self, manager: Any, pointer: StridedPointer) -> None:
-        plain = Pointer(pointer.dtype, pointer.scope, None)
-        super().__init__(manager, pointer, [("address", plain), ("step", types.int64)])
-
-
 def move(builder: ir.IRBuilder, pointer: Pointer, address: ir.Value, count: ir.Value) -> ir.Value:
     """Emit the address `count` elements further on."""
     element = ELEMENTS[pointer.dtype].memory.as_pointer()
@@ -78,11 +63,6 @@ def move(builder: ir.IRBuilder, pointer: Pointer, address: ir.Value, count: ir.V
 
 def _at(context: Any, builder: ir.IRBuilder, pointer: Pointer, value: ir.Value, index: ir.Value) -> ir.Value:
     """The typed address of p[index]."""
-    if isinstance(pointer, StridedPointer):
-        strided = context.make_helper(builder, pointer, value=value)
-        value, index = strided.address, builder.mul(index, strided.step)
-    elif pointer.step is None:
-        raise TypeError("this pointer's step is known at run time only: give it one to subscript it")
     at = move(builder, pointer, value, index) if pointer.step != 0 else value
     return builder.bitcast(at, ELEMENTS[pointer.dtype].memory.as_pointer())
 
@@ -130,17 +110,6 @@ def apart(typing: Any, pointer: Any, part: Any) -> Any:
         return args[0]
 
     return alone(pointer, part), emit
-
-
-@intrinsic
-def contiguous(typing: Any, pointer: Any) -> Any:
-    """The pointer as one to elements that lie side by side, whatever its type says; who calls it knows."""
-    plain = Pointer(pointer.dtype, pointer.scope)
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return args[0]
-
-    return plain(pointer), emit
 
 
 @intrinsic
@@ -259,8 +228,7 @@ def _setitem(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> 
 @type_callable(operator.add)
 def _type_add(context: Any) -> Any:
     def typer(pointer: Any, count: Any) -> Any:
-        movable = isinstance(pointer, Pointer) and not isinstance(pointer, StridedPointer)
-        return pointer if movable and isinstance(count, types.Integer) else None
+        return pointer if isinstance(pointer, Pointer) and isinstance(count, types.Integer) else None
 
     return typer
 

@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from .elements import ELEMENTS, I64
-from .lanes import Pointer, StridedPointer, emit_load, emit_store, move, stored_as
+from .lanes import Pointer, emit_load, emit_store, move, stored_as
 
 
 @intrinsic
@@ -29,7 +29,10 @@ def strides_of(typing: Any, pointers: Any, table: Any) -> Any:
 
 @intrinsic
 def moved(typing: Any, pointers: Any, strides: Any, count: Any) -> Any:
-    """Each pointer `count` of its strides further on, which are in a table or a tuple; None stays None."""
+    """Each pointer `count` of its strides further on; None stays None.
+
+    The strides are those of a table or a tuple, or one number for all.
+    """
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         values = []
@@ -39,6 +42,8 @@ def moved(typing: Any, pointers: Any, strides: Any, count: Any) -> Any:
                 continue
             if isinstance(strides, Pointer):
                 stride = emit_load(context, builder, strides, args[1], I64(k))
+            elif isinstance(strides, types.Integer):
+                stride = context.cast(builder, args[1], strides, types.int64)
             else:
                 stride = builder.extract_value(args[1], k)
             distance = builder.mul(stride, context.cast(builder, args[2], count, types.int64))
@@ -64,31 +69,6 @@ def standing(typing: Any, pointers: Any, constants: Any, targets: Any) -> Any:
         return context.make_tuple(builder, result, values)
 
     return result(pointers, constants, targets), emit
-
-
-@intrinsic
-def stepped(typing: Any, pointers: Any, strides: Any) -> Any:
-    """The pointers, subscriptable: those with a step of run time are given their stride."""
-    result = types.Tuple([_subscriptable(pointer) for pointer in pointers.types])
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values = []
-        for k, pointer in enumerate(result.types):
-            value = builder.extract_value(args[0], k)
-            if isinstance(pointer, StridedPointer):
-                strided = context.make_helper(builder, pointer)
-                strided.address = value
-                strided.step = emit_load(context, builder, strides, args[1], I64(k))
-                value = strided._getvalue()
-            values.append(value)
-        return context.make_tuple(builder, result, values)
-
-    return result(pointers, strides), emit
-
-
-def _subscriptable(pointer: types.Type) -> types.Type:
-    dynamic = isinstance(pointer, Pointer) and pointer.step is None
-    return StridedPointer(pointer.dtype, pointer.scope, None) if dynamic else pointer
 
 
 @intrinsic(prefer_literal=True)

@@ -8,8 +8,9 @@ ever executed. It guards against accidents, not against whoever may write to the
 Of several processes that need a kernel at the same time, as those of a torchrun do, one compiles it while the others
 wait for its file; where files cannot be locked, or that takes too long, each compiles.
 
-numba decides where the folder lies (NUMBA_CACHE_DIR, else beside the source, else the user's cache folder). Its own
-files are an index and the code apart from it, which processes that write at once can leave at odds.
+numba decides where the folder lies (NUMBA_CACHE_DIR, else ours, `core/cache.py`, else beside the source, else the
+user's cache folder); where all these cannot be written, it is a temporary one. numba's own files are an index and the
+code apart from it, which processes that write at once can leave at odds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import pickle
 import time
 import uuid
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.serialize import dumps
 
+from ..core import cache
 from .parts import KernelCompiler
 
 fcntl: Any
@@ -38,7 +41,8 @@ try:
 except ImportError:  # on Windows
     fcntl = None
 
-SUFFIX = ".nbc"
+SUFFIX, KIND = ".nbc", "kernels"
+NOT_KEPT = "are not kept, and each process compiles them anew"
 PATIENCE, LOOK = 60.0, 0.02
 """Seconds that somebody else may compile, and between two looks whether it has ended."""
 
@@ -55,8 +59,8 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
     code: Any = CFunc(function, types, locals={}, options=dict(options), pipeline_class=KernelCompiler)
     try:
         code._cache = Store(function, family)
-    except (OSError, RuntimeError) as nowhere:  # numba has no better class for "no locator available"
-        _warn(f"no folder for them can be written ({nowhere})")
+    except (OSError, RuntimeError) as nowhere:
+        _warn(NOT_KEPT, f"no folder for them can be written ({nowhere})")
     try:
         code.compile()
     finally:
@@ -69,7 +73,13 @@ class Store(FunctionCache):
     """What numba asks for a kernel's code, and gives it to. Nothing that happens to a file is an error here."""
 
     def __init__(self, function: Any, family: str) -> None:
-        super().__init__(function)
+        try:
+            with _located(cache.chosen(KIND)):
+                super().__init__(function)
+        except RuntimeError as nowhere:  # numba has no better class for "no locator available"
+            with _located(cache.temporary(KIND)):
+                super().__init__(function)
+            _warn(f"are kept in {self.cache_path} alone", nowhere)
         self._folder = Path(self.cache_path)
         self._family = family
         self._locked: tuple[Path, Any] | None = None
@@ -105,7 +115,7 @@ class Store(FunctionCache):
             self._folder.mkdir(parents=True, exist_ok=True)
             _write(path, _seal(identity, contents) + contents)
         except OSError as error:
-            _warn(f"{self._folder} cannot be written ({error})")
+            _warn(NOT_KEPT, f"{self._folder} cannot be written ({error})")
             return
         for stale in self._older():
             with suppress(OSError):  # another process may have been quicker, or it is somebody else's
@@ -164,6 +174,18 @@ class Store(FunctionCache):
         _log.warning("%s is compiled anew: %s", path, why)
 
 
+@contextmanager
+def _located(folder: Path | None) -> Iterator[None]:
+    """Let numba look at this folder first, unless its user has named another."""
+    named = numba.config.CACHE_DIR
+    if folder is not None and not named:
+        numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = named
+
+
 def _seal(identity: bytes, contents: bytes) -> bytes:
     return hashlib.sha256(identity + contents).digest()
 
@@ -182,15 +204,14 @@ def _write(path: Path, contents: bytes) -> None:
 _warned = False
 
 
-def _warn(why: str) -> None:
-    """Say once in a process that kernels are not kept."""
+def _warn(what: str, why: object) -> None:
+    """Say once in a process that kernels are not kept, or where nobody looks for them."""
     global _warned
     if _warned:
         return
     _warned = True
     warnings.warn(
-        f"compiled CPU kernels are not kept, and each process compiles them anew: {why}; "
-        "set NUMBA_CACHE_DIR to a folder that can be written",
+        f"compiled CPU kernels {what}: {why}; set {cache.VARIABLE} to a folder that can be written",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from ..core import loops
 from ..core.words import counted
-from .compiler import Argument, Signature, Step, jit
+from .compiler import Signature, jit
 from .pointers import fetch, moved, put, standing, strides_of
 from .staging import (
     HEAD,
@@ -50,15 +50,9 @@ class Loops(loops.Loops):
     """The loops, and what compiled code needs to know about them."""
 
     @property
-    def steps(self) -> tuple[int | None, ...]:
-        """Each operand's stride in the innermost loop as far as code is specialised for it: 0, 1 or None."""
-        inner = [strides[-1] if strides else 1 for strides in self.strides]
-        return tuple(step if step in (0, 1) else None for step in inner)
-
-    def arguments(self, *dtypes: torch.dtype | None) -> tuple[Argument, ...]:
-        """The signature of the operands' pointers; an operand without a dtype is not passed."""
-        pairs = zip(dtypes, self.steps, strict=True)
-        return tuple(None if dtype is None else Step(dtype, step) for dtype, step in pairs)
+    def steps(self) -> tuple[int, ...]:
+        """Each operand's stride in the innermost loop."""
+        return tuple(strides[-1] if strides else 1 for strides in self.strides)
 
     def table(self, tile: int = TILE) -> torch.Tensor:
         """What a kernel needs to know, as int64: see `elementwise`. Tiles have so many elements at most."""

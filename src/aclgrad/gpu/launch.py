@@ -23,6 +23,7 @@ import triton
 from ..core.devices import description
 from ..core.errors import Prevented, Unsupported
 from ..core.words import counted
+from .files import located
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -187,7 +188,7 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     """
     if description(device) is not None:
         return NotCompiled()
-    with torch.cuda.device(device), _explained():
+    with torch.cuda.device(device), located(), _explained():
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel
@@ -217,8 +218,8 @@ def _explained() -> Iterator[None]:
         if error.errno not in UNWRITABLE:
             raise
         raise Prevented(
-            f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set TRITON_CACHE_DIR to a "
-            "folder that can be written, or TMPDIR for the compiler's own files"
+            f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set ACLGRAD_CACHE or "
+            "TRITON_CACHE_DIR to a folder that can be written, or TMPDIR for the compiler's own files"
         ) from error
 
 

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -255,3 +256,22 @@ def test_what_was_left_over_is_dead_and_wakes_up():
         x + 1
     npu.install()
     assert (x + 1).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "hccl", "cpu:gloo,npu:hccl"])
+def test_collectives(backend, tmp_path):
+    """Of one process; torch's own tests show that gloo adds up those of many."""
+    dist.init_process_group(backend, init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        x, parts = torch.ones(3, device="npu"), [torch.zeros(3, device="npu")]
+        dist.all_reduce(x, op=dist.ReduceOp.MAX)
+        dist.all_reduce(x, async_op=True).wait()
+        dist.all_gather(parts, x)
+        dist.broadcast(x, 0)
+        dist.barrier()
+        here = torch.ones(3)
+        dist.all_reduce(here)
+        assert torch.equal(parts[0], x)
+        assert x.cpu().tolist() == here.tolist() == [1, 1, 1]
+    finally:
+        dist.destroy_process_group()

@@ -6,9 +6,9 @@ the same one where the op has returned its argument, a view where it has returne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -78,53 +78,64 @@ class _Call:
 
     def require_one_device(self, op: Any) -> None:
         """Raise where a device would: it does not reach the processor's memory."""
-        if self.strangers and self.pairs and op.namespace in CHECKED and _name(op) not in TAKES_ANY_DEVICE:
+        if self.strangers and self.pairs:
             raise RuntimeError(
                 f"{op}: Expected all tensors to be on the same device, but found at least two devices, "
                 f"{DEVICE_TYPE}:0 and {self.strangers[0].device}!"
             )
 
 
+class _Facts(NamedTuple):
+    """What an op is like."""
+
+    special: Kernel | None  # what serves it with tensors of the device
+    kernel: Kernel  # what serves it with tensors of the device behind
+    generator: int | None  # which argument is a generator
+    numbers: tuple[int, ...]  # arguments where torch hands over numbers for tensors, and does not take them as such
+    wants_one_device: bool
+    is_mutable: bool
+
+    @classmethod
+    @cache
+    def of(cls, op: Any) -> _Facts:
+        schema = op._schema
+        namespace, _, name = schema.name.partition("::")
+        numbers: Iterator[int] = iter(())
+        if not torch._C._should_allow_numbers_as_tensors(name):
+            numbers = (k for k, argument in enumerate(schema.arguments) if k and str(argument.type) == "Tensor")
+        return cls(
+            _SPECIAL.get(name) if namespace == "aten" else None,
+            kernels().get(op, op),
+            next((k for k, argument in enumerate(schema.arguments) if argument.name == "generator"), None),
+            tuple(numbers),
+            namespace in CHECKED and name not in TAKES_ANY_DEVICE,
+            schema.is_mutable,
+        )
+
+
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for an op that the device has no kernel of its own for: for all of them."""
-    special = _SPECIAL.get(_name(op)) if op.namespace == "aten" else None
-    if special is not None:
-        return special(op, *args, **kwargs)
+    facts = _Facts.of(op)
+    if facts.special is not None:
+        return facts.special(op, *args, **kwargs)
     call = _Call()
     below = [call.down(arg) for arg in args]
     options = {name: call.down(value) for name, value in kwargs.items()}
-    call.require_one_device(op)
-    for k in _places_of_tensors(op):
+    if facts.wants_one_device:
+        call.require_one_device(op)
+    for k in facts.numbers:
         if k < len(below) and isinstance(below[k], bool | int | float | complex):
             below[k] = torch.scalar_tensor(below[k], dtype=torch.result_type(below[0], below[k]), device=memory.behind)
-    place = _generator_place(op)
-    if place is not None and place < len(below):
-        below[place] = below[place] or random.generator()
-    elif place is not None:
-        options["generator"] = options.get("generator") or random.generator()
-    results = kernels().get(op, op)(*below, **options)
-    for after, above in call.pairs:
-        memory.follow(above, after)
+    if facts.generator is not None:
+        if facts.generator < len(below):
+            below[facts.generator] = below[facts.generator] or random.generator()
+        else:
+            options["generator"] = options.get("generator") or random.generator()
+    results = facts.kernel(*below, **options)
+    if facts.is_mutable:
+        for after, above in call.pairs:
+            memory.follow(above, after)
     return call.up(results)
-
-
-@cache
-def _name(op: Any) -> str:
-    return str(op._schema.name.partition("::")[2])
-
-
-@cache
-def _generator_place(op: Any) -> int | None:
-    """Which argument is a generator."""
-    return next((k for k, argument in enumerate(op._schema.arguments) if argument.name == "generator"), None)
-
-
-@cache
-def _places_of_tensors(op: Any) -> tuple[int, ...]:
-    """Arguments that torch hands over as numbers, where a program gave one for a tensor, and does not take as such."""
-    if torch._C._should_allow_numbers_as_tensors(_name(op)):
-        return ()
-    return tuple(k for k, argument in enumerate(op._schema.arguments) if k and str(argument.type) == "Tensor")
 
 
 @cache
@@ -140,7 +151,7 @@ def register() -> Callable[[], None]:
     """Let torch call `fallback`, and differentiable functions for ops that it would take apart; the answer ends it."""
     made = Registrations()
     made.add_for_others(fallback, "PrivateUse1")
-    for op in (*kernels(), torch.ops.aten._to_copy.default):  # torch has kernels for every device, which come first
+    for op in {*kernels(), *_served_in_two_steps(), torch.ops.aten._to_copy.default}:  # else torch's own come first
         made.add(op, partial(fallback, op), "PrivateUse1")
     for key in ("Conjugate", "Negative"):  # else torch would make a copy of the source, which is this op again
         made.add("_copy_from", torch.library.fallthrough_kernel, key)
@@ -152,10 +163,18 @@ def register() -> Callable[[], None]:
     return made.undo
 
 
+def _served_in_two_steps() -> Iterator[Any]:
+    """Ops for which torch would make the result, and then call another op that writes to it."""
+    for full_name in torch._C._dispatch_get_registrations_for_dispatch_key("CompositeExplicitAutogradNonFunctional"):
+        namespace, _, name = full_name.partition("::")
+        if namespace == "aten":
+            yield overload(name)
+
+
 def _copy(op: Any, source: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ARG001
     call = _Call()
     below, into = call.down(source), call.down(target)
-    if _name(op) == "_copy_from_and_resize":
+    if op._schema.name == "aten::_copy_from_and_resize":
         into.resize_(below.shape)
     into.copy_(below)
     if memory.is_on_device(target):

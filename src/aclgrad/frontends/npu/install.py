@@ -14,7 +14,7 @@ from torch.utils import backend_registration
 
 from ...core.errors import InvalidArgument, Unsupported
 from ..acl import engines
-from . import autocast, fallback, memory, modules, patches
+from . import autocast, distributed, fallback, memory, modules, patches
 from .memory import DEVICE_TYPE
 
 _UNNAMED = "privateuseone"
@@ -49,7 +49,7 @@ def install(device: str | None = None) -> None:
         memory.behind = behind
         with ExitStack() as stack:
             _name_the_device()
-            for bring in (patches.apply, modules.put, fallback.register, autocast.register):
+            for bring in (patches.apply, modules.put, fallback.register, autocast.register, distributed.register):
                 stack.callback(bring())
             _require_gradients()
             _installed = stack.pop_all()

@@ -8,15 +8,15 @@ import torch
 
 
 class Registrations:
-    """Kernels of torch's ops, and one for all ops of all libraries that have no other."""
+    """Kernels of ops of one library, torch's as a rule, and one for all ops of all libraries that have no other."""
 
-    def __init__(self) -> None:
-        self._aten: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch's
+    def __init__(self, library: str = "aten") -> None:
+        self._library: Any = torch.library.Library(library, "IMPL")  # type: ignore[no-untyped-call]  # torch's
         self._others: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
 
-    def add(self, op: Any, kernel: Any, key: str) -> None:
+    def add(self, op: Any, kernel: Any, key: str, **options: Any) -> None:
         """Let a kernel serve an op, given itself or by its name."""
-        self._aten.impl(op, kernel, key)
+        self._library.impl(op, kernel, key, **options)
 
     def add_for_others(self, kernel: Any, key: str) -> None:
         """Let a kernel serve every op without one."""
@@ -24,7 +24,7 @@ class Registrations:
 
     def undo(self) -> None:
         """Leave the ops as they were."""
-        self._aten._destroy()
+        self._library._destroy()
         self._others._destroy()
 
 

@@ -1,8 +1,7 @@
 """The LSTM cell on the CPU: one pass from the products to the states.
 
-The matrices are walked in strips along whichever dimension memory runs, a strip of every row before the next strip,
-and a thread takes its share of those lines. Where layouts are transposed against each other strips are short, so that
-a cache line is used up while it is near.
+The matrices are walked in strips of columns, a strip of every row before the next strip, and a thread takes its share
+of those lines.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from typing import Any
 
 from ...cpu.compiler import jit
 from ...cpu.lanes import apart
-from ...cpu.pointers import moved, stepped
+from ...cpu.pointers import moved
 from ...cpu.threads import share
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import next_state
 
-HEAD = 8  # words of the table before the strides
+HEAD = 3  # words of the table before the strides
 
 
 @jit
@@ -65,20 +64,18 @@ def forward(
 ) -> None:
     """A thread's part of the whole.
 
-    `table`: lines, cells of a line, cells of a strip, distances between the gates of both inputs, both biases and
-    storage; then the stride of every part of every operand along a line, and every one's from line to line.
+    `table`: rows, cells of a row, cells of a strip; then the stride of every part of every operand from row to row.
     """
-    lines, cells, strip = table[0], table[1], table[2]
-    i, f, g, o = _gates(storage, table[7])
+    rows, cells, strip = table[0], table[1], table[2]
+    i, f, g, o = _gates(storage, cells)
     pointers = (
-        *_gates(input_gates, table[3]), *_gates(hidden_gates, table[4]), cx,
-        *_gates(input_bias, table[5]), *_gates(hidden_bias, table[6]),
+        *_gates(input_gates, cells), *_gates(hidden_gates, cells), cx,
+        *_gates(input_bias, cells), *_gates(hidden_bias, cells),
         hy, cy, apart(i, 0), apart(f, 1), apart(g, 2), apart(o, 3),
     )  # fmt: skip
-    along, down = table + HEAD, table + HEAD + len(pointers)
+    down = table + HEAD
     strips = (cells + strip - 1) // strip
-    first, last = share(lines * strips, 1, thread, threads)
+    first, last = share(rows * strips, 1, thread, threads)
     for item in range(first, last):
-        left = item // lines * strip
-        at = moved(moved(pointers, along, left), down, item % lines)
-        _line(stepped(at, along), min(strip, cells - left))
+        left = item // rows * strip
+        _line(moved(moved(pointers, down, item % rows), 1, left), min(strip, cells - left))

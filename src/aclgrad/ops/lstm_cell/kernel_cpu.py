@@ -14,19 +14,18 @@ from typing import Any
 import torch
 
 from ...core.backends import Launch
+from ...core.memory import Scratch
 from ...core.meta import Meta
 from ...core.spec import Call
-from ...cpu.compiler import Step, inlined, jit
-from ...cpu.lanes import apart, cast, contiguous
-from ...cpu.operands import Operands
-from ...cpu.pointers import moved, stepped
-from ...cpu.strided import Loops
+from ...cpu.compiler import inlined, jit
+from ...cpu.copies import Copies
+from ...cpu.lanes import apart, cast
+from ...cpu.pointers import moved
 from ...cpu.tables import table
 from ...cpu.threads import THREAD_GROUP, Kernel, barrier, share, thread_count, threads_in_words
 from ...cpu.vecmath import tanh
 from .._shared.lstm_gates_cpu import gate_gradients
 from .cpu_forward import forward
-from .layout import GATED, gate_distances, operand_strides
 
 GATES = 4
 GRAIN = 4096  # elements worth a thread
@@ -35,8 +34,9 @@ LINE = 16  # elements; sums start on a cache line
 MOST_BLOCKS, LEAST_ROWS = 32, 16
 MOST_COLUMNS, LEAST_COLUMNS = 2048, 256  # of a strip: long runs stream well, and their sums must stay in a near cache
 ENOUGH_PIECES = 8  # strips are no shorter than this many pieces need
-LONG_STRIP, SHORT_STRIP = 2048, 64  # cells of the forward pass; short ones where layouts are crossed
-HEAD = 8
+STRIP = 2048  # cells of the forward pass
+HEAD = 6
+GATED = ("input_gates", "hidden_gates", "input_bias", "hidden_bias", "storage", "grad_gates")
 FIRST_GRADIENT = 8  # of the gates, among the operands
 
 
@@ -102,18 +102,17 @@ def _add_gates(sums: Any, pitch: int, gates: Any, pace: int, rows: int, columns:
 
 
 @jit
-def _group(pointers: Any, along: Any, down: Any, rows: int, columns: int, kept: Any, sums: Any, pitch: int) -> None:
+def _group(pointers: Any, down: Any, rows: int, columns: int, kept: Any, sums: Any, pitch: int) -> None:
     """The gradients of a group of rows of a piece, also added to the sums."""
     if kept is None:
         for r in range(rows):
-            _row(stepped(moved(pointers, down, r), along), columns)
+            _row(moved(pointers, down, r), columns)
         _dh, _dc, _cx, _cy, _i, _f, _g, _o, di, df, dg, do, _dcx = pointers
-        gates = (contiguous(di), contiguous(df), contiguous(dg), contiguous(do))  # or they would be kept
-        _add_gates(sums, pitch, gates, down[FIRST_GRADIENT], rows, columns)
+        _add_gates(sums, pitch, (di, df, dg, do), down[FIRST_GRADIENT], rows, columns)
     else:
         pace = GATES * pitch
         for r in range(rows):
-            _row_kept(stepped(moved(pointers, down, r), along), columns, kept + r * pace, pitch)
+            _row_kept(moved(pointers, down, r), columns, kept + r * pace, pitch)
         _add_gates(sums, pitch, _kept_gates(kept + 0, pitch), pace, rows, columns)  # + 0: no longer optional
 
 
@@ -121,7 +120,7 @@ def _group(pointers: Any, along: Any, down: Any, rows: int, columns: int, kept: 
 def _pieces(thread: int, threads: int, table: Any, pointers: Any, kept: Any, sums: Any) -> None:
     """A thread's share of the pieces."""
     rows, columns, block, strip, pitch = table[0], table[1], table[2], table[3], table[4]
-    along, down = table + HEAD, table + HEAD + len(pointers)
+    down = table + HEAD
     strips = (columns + strip - 1) // strip
     blocks = (rows + block - 1) // block
     first, last = share(blocks * strips, 1, thread, threads)
@@ -129,17 +128,17 @@ def _pieces(thread: int, threads: int, table: Any, pointers: Any, kept: Any, sum
     for piece in range(first, last):
         top, left = piece // strips * block, piece % strips * strip
         width = min(strip, columns - left)
-        corner = moved(moved(pointers, along, left), down, top)
+        corner = moved(moved(pointers, 1, left), down, top)
         height = min(block, rows - top)
         if sums is None:
             for r in range(height):
-                _row(stepped(moved(corner, down, r), along), width)
+                _row(moved(corner, down, r), width)
         else:
             sums_here = sums + piece * GATES * pitch
             for k in range(GATES * pitch):
                 sums_here[k] = 0.0
             for r in range(0, height, GROUP):
-                _group(moved(corner, down, r), along, down, min(GROUP, height - r), width, near, sums_here, pitch)
+                _group(moved(corner, down, r), down, min(GROUP, height - r), width, near, sums_here, pitch)
 
 
 @jit
@@ -175,13 +174,12 @@ def _kernel(
     """A thread's part of the whole.
 
     `table`: rows, columns, rows of a block, columns of a strip, distance between the sums of gates, the bias gradient's
-    stride, distances between gates and between their gradients; then every operand's stride along a row, and every
-    one's down a column.
+    stride; then the stride of every part of every operand from row to row.
     """
-    next_gate, next_grad = table[6], table[7]
-    i, f, g, o = gates, gates + next_gate, gates + 2 * next_gate, gates + 3 * next_gate
-    di, df = apart(grad_gates, 0), apart(grad_gates + next_grad, 1)
-    dg, do = apart(grad_gates + 2 * next_grad, 2), apart(grad_gates + 3 * next_grad, 3)
+    cells = table[1]
+    i, f, g, o = gates, gates + cells, gates + 2 * cells, gates + 3 * cells
+    di, df = apart(grad_gates, 0), apart(grad_gates + cells, 1)
+    dg, do = apart(grad_gates + 2 * cells, 2), apart(grad_gates + 3 * cells, 3)
     pointers = (dh, dc, cx, cy, i, f, g, o, di, df, dg, do, dcx)
     _pieces(thread, threads, table, pointers, kept, sums)
     if bias is not None:
@@ -189,67 +187,63 @@ def _kernel(
         _fold(thread, threads, table, sums, bias)
 
 
+def _of_parts(names: Sequence[str], strides: Sequence[tuple[int, ...]]) -> list[int]:
+    """The stride of every gate of every operand from row to row; a bias serves all rows."""
+    repeats = [GATES if name in GATED else 1 for name in names]
+    return [
+        (0, *steps)[-2] if steps else 0 for steps, count in zip(strides, repeats, strict=True) for _ in range(count)
+    ]
+
+
 class LstmCell:
     """Phase two of `lstm_cell`."""
 
-    workspace = 0
-
     def __init__(self, call: Call) -> None:
         names = tuple(call.spec.params)
-        loops = Loops.over(call["cx"].shape, *operand_strides(call).values())
-        missing = (0,) * (2 - len(loops.sizes))
-        lines, cells = (*(1 for _ in missing), *loops.sizes)
-        down, along = zip(*((*missing, *(steps or (1,)))[-2:] for steps in loops.strides), strict=True)
-        plain = all(step in (0, 1) for step in along)  # as for the gradient
-        strip = SHORT_STRIP if loops.crossed else LONG_STRIP
-        parts = [GATES if name in GATED else 1 for name in names]
-        of_parts = [step for steps in (along, down) for k, count in enumerate(parts) for step in [steps[k]] * count]
-        head = (lines, cells, strip, *gate_distances(call))
-        self._table = table([*head, *of_parts])
+        metas = [call[name] for name in names]
+        rows, cells = call["cx"].shape
+        scratch = Scratch()
+        self._copies = Copies(metas, len(call.spec.outs), scratch)
+        self.workspace = scratch.size
+        self._table = table([rows, cells, STRIP, *_of_parts(names, self._copies.strides)])
         self._table_address = self._table.data_ptr()
-        self._count = loops.count
-        self._operands = Operands(call, forward, *names)
-        pointers = [
-            None if dtype is None else Step(dtype, step if plain else None)
-            for dtype, step in zip(self._operands.dtypes, along, strict=True)
-        ]
-        self._kernel = Kernel(forward, (torch.int64, *pointers))
+        self._count = rows * cells
+        self._has_bias = call["input_bias"] is not None
+        biases = (names.index("input_bias"), names.index("hidden_bias"))
+        self._given = [k for k in range(len(names)) if self._has_bias or k not in biases]
+        self._kernel = Kernel(forward, (torch.int64, *(None if meta is None else meta.dtype for meta in metas)))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        threads = thread_count(self._count, GRAIN)
-        self._kernel(threads, self._table_address, *self._operands.addresses(args, outs))
+        operands = (*args, *outs)
+        addresses = self._copies.bring(operands, workspace)
+        self._kernel(thread_count(self._count, GRAIN), self._table_address, *[addresses[k] for k in self._given])
+        self._copies.bring_back(operands, workspace)
 
     def describe(self) -> str:
         """In words."""
-        lines, cells, strip = self._table[:3].tolist()
-        return f"{lines:,} rows of {cells:,} cells in strips of {strip}, {threads_in_words(self._count, GRAIN)}"
+        rows, cells, strip = self._table[:3].tolist()
+        return f"{rows:,} rows of {cells:,} cells in strips of {strip}, {threads_in_words(self._count, GRAIN)}"
 
 
 class LstmCellBackward:
     """Phase two of `lstm_cell_backward`."""
 
     def __init__(self, call: Call) -> None:
-        cx, storage, gates, bias = (call[name] for name in ("cx", "storage", "grad_gates", "grad_bias"))
+        cx, bias = call["cx"], call["grad_bias"]
         rows, columns = cx.shape
         absent = Meta(cx.shape, (0, 1), cx.dtype, cx.device)  # a row of zeros that serves all: no kernel of its own
         dh, dc = (absent if call[name] is None else call[name] for name in ("grad_hy", "grad_c"))
-        operands = {
-            "dh": dh, "dc": dc, "cx": cx, "cy": call["cy"], "gates": storage, "grad_gates": gates,
-            "dcx": call["grad_cx"],
-        }  # fmt: skip
-        metas = [meta for name, meta in operands.items() for _ in range(GATES if name.endswith("gates") else 1)]
-        along, down = [meta.strides[1] for meta in metas], [meta.strides[0] for meta in metas]
-        plain = all(step in (0, 1) for step in along)  # one odd operand slows the loop down; a mix is not worth code
-        arguments = [Step(cx.dtype, meta.strides[1] if plain else None) for meta in operands.values()]
-
+        names = ("dh", "dc", "cx", "cy", "storage", "grad_gates", "dcx")
+        metas = [dh, dc, *(call[name] for name in ("cx", "cy", "storage", "grad_gates", "grad_cx"))]
+        scratch = Scratch()
         block = max(LEAST_ROWS, -(-rows // MOST_BLOCKS))
         blocks = -(-rows // block)
         strip = min(MOST_COLUMNS, max(LEAST_COLUMNS, columns * blocks // ENOUGH_PIECES))
         pitch = -(-min(columns, strip) // LINE) * LINE + LINE  # a power of two would make cache sets collide
-        distances = (columns * storage.strides[1], columns * gates.strides[1])
-        head = (rows, columns, block, strip, pitch, 0 if bias is None else bias.strides[0], *distances)
-        self._table = table([*head, *along, *down])
+        self._copies = Copies(metas, 2, scratch)
+        head = (rows, columns, block, strip, pitch, 0 if bias is None else bias.strides[0])
+        self._table = table([*head, *_of_parts(names, self._copies.strides)])
         self._table_address = self._table.data_ptr()
         self._zeros = torch.zeros(columns if absent in (dh, dc) else 0, dtype=cx.dtype, device="cpu")
         self._zeros_address = self._zeros.data_ptr()
@@ -257,30 +251,30 @@ class LstmCellBackward:
         self._has_bias = bias is not None
         sums = blocks * -(-columns // strip) * GATES * pitch if self._has_bias else 0
         wide = torch.float64 if cx.dtype == torch.float64 else torch.float32
-        self._unrounded = cx.dtype == wide and plain and gates.strides[1] == 1
-        self._kept_offset = sums * torch.float64.itemsize
-        self.workspace = self._kept_offset + (0 if self._unrounded else sums * GROUP * wide.itemsize)
+        self._unrounded = cx.dtype == wide
+        self._sums = scratch.reserve(sums * torch.float64.itemsize)
+        self._kept = scratch.reserve(0 if self._unrounded else sums * GROUP * wide.itemsize)
+        self.workspace = scratch.size
         kept = None if self._unrounded else wide
         gathering = (kept, torch.float64, cx.dtype) if self._has_bias else (None, None, None)
-        self._kernel = Kernel(_kernel, (THREAD_GROUP, torch.int64, *arguments, *gathering))
+        self._kernel = Kernel(_kernel, (THREAD_GROUP, torch.int64, *[cx.dtype] * len(metas), *gathering))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         dh, dc, cx, cy, storage, _ = args
         grad_gates, grad_cx, grad_bias = outs
-        operands = (
-            self._table_address,
-            self._zeros_address if dh is None else dh.data_ptr(),
-            self._zeros_address if dc is None else dc.data_ptr(),
-            cx.data_ptr(), cy.data_ptr(), storage.data_ptr(), grad_gates.data_ptr(), grad_cx.data_ptr(),
-        )  # fmt: skip
+        operands = (dh, dc, cx, cy, storage, grad_gates, grad_cx)
+        addresses = self._copies.bring(operands, workspace)
+        for k in (0, 1):
+            addresses[k] = addresses[k] or self._zeros_address
         threads = thread_count(self._count, GRAIN)
         if self._has_bias:
             scratch = 0 if workspace is None else workspace.data_ptr()
-            kept = () if self._unrounded else (scratch + self._kept_offset,)
-            self._kernel(threads, *operands, *kept, scratch, grad_bias.data_ptr())
+            kept = () if self._unrounded else (scratch + self._kept,)
+            self._kernel(threads, self._table_address, *addresses, *kept, scratch + self._sums, grad_bias.data_ptr())
         else:
-            self._kernel(threads, *operands)
+            self._kernel(threads, self._table_address, *addresses)
+        self._copies.bring_back(operands, workspace)
 
     def describe(self) -> str:
         """In words."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...core.agreement import agreement_of
@@ -18,9 +17,10 @@ from ...core.dispatch import is_watched
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .autograd import normalised
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, Vectors, by_running_statistics
 from .ranks import Statistics, gathered_statistics, normalised_over
 
-__all__ = ["SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 Gather = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 """From a part of a batch the (means [W, C], invstds [W, C], counts [W]) of all parts."""
@@ -65,10 +65,9 @@ class SyncBatchNorm(_BatchNorm):
         """Normalised by the batch in training, by the running statistics otherwise."""
         rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
         require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
-        if not self.training and not (self.running_mean is None and self.running_var is None):
-            return batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
-            )
+        vectors = Vectors.of(self)
+        if not self.training and not (vectors.mean is None and vectors.var is None):
+            return by_running_statistics(self, input, vectors)
         group = self._group() if self.training else None
         if group is None and input.numel() == self.num_features:
             raise InvalidArgument(

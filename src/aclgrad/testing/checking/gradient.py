@@ -61,8 +61,8 @@ def check_gradient(
     >>> def gradient(grad_output, x):
     ...     return grad_output / 6 * ((x > -3) & (x < 3))
     >>> found = check_gradient(gradient, "hardsigmoid_backward", dtypes=[torch.float32]).wrong[0]
-    >>> found.check, found.name, found.outputs[0].found.kinds  # infinity times 0
-    ('borders', 'kinks float32', {'NaN instead of a number': 2})
+    >>> found.check, found.name, found.outputs[0].found.misplaced  # infinity times 0 is NaN
+    ('borders', 'kinks float32', 30)
     """
     operator = op if isinstance(op, Operator) else find(op if isinstance(op, str) else op.__name__)
     standard_named(standard)

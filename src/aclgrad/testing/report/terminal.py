@@ -48,7 +48,7 @@ def _show_call(console: Console, report: Report, call: CallReport, most: int) ->
     title = f"{call.check}: {call.name}" if call.check else f"{report.operator} {call.name}".strip()
     rows = [_row(report, output) for output in call.outputs]
     if rows:
-        headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "holds", "")
+        headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "standards", "")
         show_table(console, title, headings, rows, right=headings[3:6])
     for fault in call.faults:
         where = "" if rows else f"{title}: "

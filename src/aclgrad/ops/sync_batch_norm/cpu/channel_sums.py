@@ -179,7 +179,7 @@ class Pieces:
         dtypes = [meta.dtype for meta in batches]
         self.in_order = dtypes[0] == torch.float64
         loops = _in_order(sizes, strides) if self.in_order else Loops.over(sizes, *strides)
-        inner = [steps[-1] if steps else 1 for steps in loops.strides]
+        inner = loops.steps
         self.channels, self.elements = shape[1], loops.count
         by_rows = 1 not in inner and self.channels > 1 and all(step == 1 for step in across)
         staged = [step != 1 and not by_rows for step in inner]

@@ -13,6 +13,7 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 from aclgrad.core.words import counted
 from aclgrad.cpu.compiler import Signature, jit
+from aclgrad.cpu.copies import Copies
 from aclgrad.cpu.lanes import DTYPE_CODES, address_of, cast, load_any
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.tables import table
@@ -181,37 +182,28 @@ class BatchNormGatherStatsWithCounts:
     """Phase two of `batch_norm_gather_stats_with_counts`."""
 
     def __init__(self, call: Call) -> None:
-        tables = mean, invstd = call["mean"], call["invstd"]
-        counts = call["counts"]
+        mean, invstd, counts = (call[name] for name in ("mean", "invstd", "counts"))
         vectors = [call[name] for name in ("mean_all", "invstd_all", "running_mean", "running_var")]
-        usual = mean.dtype == invstd.dtype and mean.dtype in (torch.float32, torch.float64)
-        plain = usual and all(meta.strides[1] == 1 for meta in tables)
-        self._shape = mean.shape
-        self._work = mean.numel
+        dtype = torch.float32 if mean.dtype == invstd.dtype == torch.float32 else torch.float64
         scratch = Scratch()
         self._scratch = [scratch.reserve(mean.shape[1] * 8) for _ in range(3)]
-        self._copies = () if plain else tuple(scratch.reserve(mean.numel * 8) for _ in tables)
+        self._copies = Copies((mean, invstd), 0, scratch, dtype)
         self.workspace = scratch.size
-        rows = [meta.strides[0] if plain else mean.shape[1] for meta in tables]
+        self._work = mean.numel
+        rows = [strides[0] for strides in self._copies.strides]
         layouts = [(0, 0) if meta is None else (DTYPE_CODES[meta.dtype], meta.strides[0]) for meta in vectors]
         words = (word for layout in layouts for word in layout)
         self._table = table([*mean.shape, DTYPE_CODES[counts.dtype], counts.strides[0], *rows, *words])
         self._numbers = (call["momentum"], call["eps"])
-        dtype = mean.dtype if plain else torch.float64
         self._kernel = Kernel(_gather(), (torch.int64, dtype, dtype, *[int] * 5, *[torch.float64] * 3, float, float))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         _, mean, invstd, running_mean, running_var, _, _, counts = args
         scratch = 0 if workspace is None else workspace.data_ptr()
-        tables = [mean.data_ptr(), invstd.data_ptr()]
-        if workspace is not None and self._copies:
-            for k, offset in enumerate(self._copies):
-                copy = workspace[offset : offset + self._work * 8].view(torch.float64).view(self._shape)
-                tables[k] = copy.copy_((mean, invstd)[k]).data_ptr()
         vectors = (counts, running_mean, running_var, *outs)
         self._kernel(
-            thread_count(self._work, PIECE), self._table.data_ptr(), *tables,
+            thread_count(self._work, PIECE), self._table.data_ptr(), *self._copies.bring((mean, invstd), workspace),
             *[0 if tensor is None else tensor.data_ptr() for tensor in vectors],
             *[scratch + offset for offset in self._scratch], *self._numbers,
         )  # fmt: skip
