@@ -51,7 +51,10 @@ def generated() -> dict[Path, str]:
     """Every file that is written, and its text."""
     return {
         PACKAGE / "aclnn.pyi": aclnn_stub(),
-        PACKAGE / "nn.pyi": collected_stub("module", {"torch_conversion": ["Report"], "torch_modules": MODELS}),
+        PACKAGE / "nn.pyi": collected_stub(
+            "module",
+            {"torch_conversion": ["Report"], "torch_decompositions": ["decompositions"], "torch_modules": MODELS},
+        ),
         PACKAGE / "torch_npu.pyi": collected_stub("torch_npu", {}),
         DOCS / "operators.md": table(),
         DOCS / "profiles.md": profiles(),
