@@ -24,7 +24,7 @@ from aclgrad.testing.cases import suite
 
 PACKAGE = Path(aclgrad.__file__).parent
 OURS = "aclgrad."  # packages of custom operators that are installed here are none of ours
-DOCS = PACKAGE.parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "# Written by `make generate`; edit tools/generate.py or the contracts instead."
 MODELS = ["TWINS", "convert", "revert"]
 TYPES: dict[type[Param], str] = {
