@@ -91,6 +91,22 @@ def test_the_examples_script_builds_and_runs_it(example, tmp_path):
     assert done.stdout.splitlines()[-1] == "null: 161001"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["import squared_relu, aclgrad", "import aclgrad, aclgrad.aclnn, squared_relu"])
+def test_whoever_is_imported_first(example, first):
+    """Aclgrad may import the package, or the package aclgrad."""
+    use = (
+        "; x = aclgrad.core.spec.torch.tensor([-1.0, 2.0]); out = aclgrad.squared_relu(x); "
+        "status = aclgrad.aclnn.aclnnSquaredReluGetWorkspaceSize(x, out)[2]; print(out.tolist(), status)"
+    )
+    for named in ("", str(example / "squared_relu")):
+        environment = os.environ | {"PYTHONPATH": str(example), discovery.VARIABLE: named}
+        done = subprocess.run(
+            [sys.executable, "-c", first + use], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.stdout == "[0.0, 4.0] 0\n", done.stderr
+
+
 def test_a_named_folder_is_a_family(family):
     family("tripled")
     discovery.load()
