@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import aclgrad
+from aclgrad import aclnn
 from aclgrad.core import registry
 from aclgrad.core.errors import AclgradError, InvalidArgument, NoBackend
+from aclgrad.frontends.acl import boundary
 from aclgrad.frontends.capi import build
 from aclgrad.frontends.custom import discovery
 
@@ -37,7 +39,7 @@ def example(tmp_path):
 def family(tmp_path, monkeypatch):
     """Makes a package of one operator, with or without its parts; none of them is left behind."""
     before = {operator.spec.name for operator in registry.operators()}
-    modules = set(sys.modules)
+    modules, functions = set(sys.modules), set(boundary.FUNCTIONS)
 
     def make(name, parts=("reference", "cases"), text=None):
         folder = tmp_path / name
@@ -55,6 +57,9 @@ def family(tmp_path, monkeypatch):
     for operator in list(registry.operators()):
         if operator.spec.name not in before:
             registry.forget(operator.spec.name)
+    for name in set(boundary.FUNCTIONS) - functions:
+        for table in (boundary.FUNCTIONS, aclnn._names, vars(aclnn)):
+            table.pop(name, None)
     for module in set(sys.modules) - modules:
         if (getattr(sys.modules[module], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[module]
@@ -111,7 +116,7 @@ def test_a_named_folder_is_a_family(family):
     family("tripled")
     discovery.load()
     assert torch.equal(aclgrad.tripled(torch.ones(2)), torch.full((2,), 3.0))
-    assert aclgrad.aclnn.aclnntripledGetWorkspaceSize(None, None)[2] == 161001
+    assert aclnn.aclnntripledGetWorkspaceSize(None, None)[2] == 161001
     assert "tripled" in dir(aclgrad)
     discovery.load()  # twice is once
     assert [operator.spec.name for operator in discovery.outside()] == ["tripled"]
@@ -122,7 +127,7 @@ def test_the_contract_of_the_page(family):
     family("my_op", text=page.partition("```python\n")[2].partition("```")[0])
     discovery.load()
     assert torch.equal(aclgrad.my_op(torch.ones(2)), torch.full((2,), 3.0))
-    assert aclgrad.aclnn.aclnnMyOpGetWorkspaceSize(torch.ones(2), torch.ones(3))[2] == 161002
+    assert aclnn.aclnnMyOpGetWorkspaceSize(torch.ones(2), torch.ones(3))[2] == 161002
 
 
 @pytest.mark.parametrize("part", discovery.PARTS)
