@@ -24,7 +24,7 @@ from aclgrad.testing.cases import suite
 
 PACKAGE = Path(aclgrad.__file__).parent
 OURS = "aclgrad."  # packages of custom operators that are installed here are none of ours
-DOCS = PACKAGE.parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "# Written by `make generate`; edit tools/generate.py or the contracts instead."
 MODELS = ["TWINS", "convert", "revert"]
 TYPES: dict[type[Param], str] = {
@@ -51,7 +51,10 @@ def generated() -> dict[Path, str]:
     """Every file that is written, and its text."""
     return {
         PACKAGE / "aclnn.pyi": aclnn_stub(),
-        PACKAGE / "nn.pyi": collected_stub("module", {"torch_conversion": ["Report"], "torch_modules": MODELS}),
+        PACKAGE / "nn.pyi": collected_stub(
+            "module",
+            {"torch_conversion": ["Report"], "torch_decompositions": ["decompositions"], "torch_modules": MODELS},
+        ),
         PACKAGE / "torch_npu.pyi": collected_stub("torch_npu", {}),
         DOCS / "operators.md": table(),
         DOCS / "profiles.md": profiles(),

@@ -12,14 +12,15 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import torch
 import typer
 from browser import NEEDS_BROWSER, seen
 from typer.main import get_command
 from website import family, pages, places
 from website.refusals import refusals
 
-from aclgrad.core.errors import AclgradError
-from aclgrad.core.registry import aclnn_operators, operators
+from aclgrad import acl, aclnn
+from aclgrad.core.registry import aclnn_operators, lookup, operators
 from aclgrad.frontends.cli import app
 from aclgrad.testing.cases import suite
 from aclgrad.testing.precision.standards import tomllib
@@ -74,12 +75,28 @@ def test_a_page_has_what_is_known_of_an_operator(found):
 
 
 @pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
-def test_refusals_come_in_the_order_of_the_checks(operator):
-    said = refusals(operator)
-    assert [refusal.check for refusal in said] == sorted(refusal.check for refusal in said)
-    assert len(said) > 3 and all(isinstance(refusal.error, AclgradError) for refusal in said)
+def test_every_status_of_the_named_refusals_is_on_the_page(operator):
     statuses = {invalid.raises.status for invalid in suite(operator.spec).invalid}
-    assert {refusal.error.status for refusal in said} == statuses
+    assert {refusal.error.status for refusal in refusals(operator)} == statuses
+
+
+def test_refusals_are_what_phase_one_says_in_the_order_of_the_rules(monkeypatch):
+    operator = lookup("hardsigmoid_backward")
+    said = refusals(operator)
+    found = {name: [r.check for r in said if name in r.words] for name in ("null", "rank 9", "like gradOutput")}
+    rules = len(operator.spec.rules)
+    assert found == {"null": [1, 1], "rank 9": [5], "like gradOutput": [6, 6]}
+    assert max(refusal.check for refusal in said) > rules  # an output whose elements share memory: every operator's
+    words = {f"{name} {refusal.words}" for refusal in said for name in refusal.arguments}
+    args = suite(operator.spec).cases[0].build()
+    legal = dict(zip(operator.spec.params, (*args, torch.empty_like(args[0])), strict=True))
+    for invalid in suite(operator.spec).invalid:
+        for name, value in invalid.environment.items():
+            monkeypatch.setenv(name, value)
+        aclnn.aclnnHardsigmoidBackwardGetWorkspaceSize(*invalid.apply(legal).values())
+        message = acl.get_recent_err_msg().partition(": ")[2].rpartition(" (")[0]
+        assert message in words, invalid.name
+        monkeypatch.undo()
 
 
 def test_formulas_and_choices_belong_to_operators():

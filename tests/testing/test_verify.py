@@ -17,7 +17,7 @@ from aclgrad.testing import verify, write_golden
 from aclgrad.testing.cases import suite
 from aclgrad.testing.precision.standards import standards
 from aclgrad.testing.report.model import IMPRECISE, INCOMPARABLE, RIGHT
-from aclgrad.testing.verification import judging, truth
+from aclgrad.testing.verification import judging, makers, truth
 from aclgrad.testing.verification.truth import Truth
 
 STERN = {"mere", "single", "threshold", "acc-check"}
@@ -389,6 +389,24 @@ def test_another_implementation_can_be_the_benchmark():
         assert not verify("hardsigmoid", [x], near, standard="double", level=level).ok  # than the formula in float32
         assert verify("hardsigmoid", [x], near, standard="double", level=level, baseline=near).ok
         assert not verify("hardsigmoid", [x], far, standard="double", level=level, baseline=near).ok
+
+
+def test_what_fails_is_explained(monkeypatch):
+    """By the standard that was asked for, or by our rule; of large calls fewer elements."""
+    operator = lookup("linear_cross_entropy_backward")
+    args, outs = right(operator)
+
+    def explained(outs, standard="rule"):
+        output = verify(operator, args, outs, standard=standard).calls[0].outputs[0]
+        assert not output.ok("threshold")
+        return sum(map(len, output.makers.values()))
+
+    wrong = {name: value * 1.1 for name, value in outs.items()}
+    assert explained(outs) == 0
+    in_full = explained(wrong)
+    assert explained(outs, "threshold") > 0 < in_full
+    monkeypatch.setattr(makers, "MOST", 3 * sum(arg.numel() for arg in args if isinstance(arg, torch.Tensor)))
+    assert 0 < explained(wrong) < in_full
 
 
 def test_large_elementwise_calls_are_judged_in_pieces(monkeypatch):

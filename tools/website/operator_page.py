@@ -40,7 +40,7 @@ def page(operator: Operator) -> str:
         "In Python": _function(spec),
         "What is refused, in this order": _refused(operator),
         "Numerics": _numerics(spec, text),
-        family.CHOICES: _moved(spec, family.choices(spec, text)),
+        family.CHOICES: _moved(spec, family.choices(spec, text)) if spec.aclnn else "",
     }
     return "\n\n".join(f"## {title}\n\n{body}" if title else body for title, body in sections.items() if body) + "\n"
 
@@ -71,9 +71,9 @@ def _formula(spec: OpSpec, text: str) -> str:
     written = _moved(spec, family.formulas(spec, text))
     function = getattr(part(spec.package, "reference"), spec.name)
     code = inspect.getsource(function).rstrip()
-    reference = (
-        '??? abstract "The reference, which every kernel is compared with in float64"\n\n    ```python {.source}\n'
-    )
+    folded = "???" if written else "???+"
+    title = "The reference, which every kernel is compared with in float64"
+    reference = f'{folded} abstract "{title}"\n\n    ```python {{.source}}\n'
     return "\n\n".join(filter(None, [written, reference + _indented(code) + "\n    ```"]))
 
 

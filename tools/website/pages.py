@@ -27,6 +27,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Project": ("architecture.md", "changelog.md"),
 }
 """Parts of the navigation, by patterns of pages. What no pattern names goes to the one that has the star."""
+TITLES = {"guides/precision.md": "For operator developers", "contributing.md": "For contributors"}
+"""What pages are called there, if not by their heading."""
 
 
 def pages() -> dict[str, str]:
@@ -124,7 +126,11 @@ def navigation(found: dict[str, str]) -> list[Any]:
             entries.setdefault(title, []).extend(chosen)
             left = [page for page in left if page not in chosen]
     entries["Operators"] += _by_family(left)
-    return [{"Home": "index.md"}, *({title: chosen} for title, chosen in entries.items())]
+    titled = {
+        title: [{TITLES[page]: page} if isinstance(page, str) and page in TITLES else page for page in chosen]
+        for title, chosen in entries.items()
+    }
+    return [{"Home": "index.md"}, *({title: chosen} for title, chosen in titled.items())]
 
 
 def _by_family(left: list[str]) -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch.autograd import profiler
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import memory
@@ -173,7 +174,11 @@ class Operator:
         if self.spec.value_rule is not None and plan.device.type == "cpu":
             self.spec.value_rule(args)
         scratch = plan.workspace()
-        plan.launch(args, outs, scratch)
+        if profiler._is_profiler_enabled:
+            with profiler.record_function(f"aclgrad.{self.spec.name} on {plan.backend}"):
+                plan.launch(args, outs, scratch)
+        else:
+            plan.launch(args, outs, scratch)
         memory.give_back(scratch)
         if out is not None or self.spec.updated:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))

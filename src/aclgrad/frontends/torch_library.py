@@ -60,7 +60,7 @@ def differentiate(operator: Operator) -> None:
         return
 
     def in_forward_mode(*args: Any, **flags: bool) -> Any:
-        return _returned(operator, by_the_book(operator, *spec.completed(args), asked=any(flags.values())), args)
+        return returned(operator, by_the_book(operator, *spec.completed(args), asked=any(flags.values())), args)
 
     gradient = known or by_formula(textbook(operator))
     register_autograd(f"{NAMESPACE}::{spec.name}", gradient, in_forward_mode, LIBRARY)
@@ -83,7 +83,7 @@ def _differentiable_update(operator: Operator, known: Composed | None) -> Callab
             if args[k] is not None:
                 followed = wants_gradient([args[k]]) or has_tangents([args[k]]) or not spec.outs
                 args[k].copy_(value if followed else value.detach())
-        return _returned(operator, found[: len(outs)], args)
+        return returned(operator, found[: len(outs)], args)
 
     formula = composed if known is None else known.formula
 
@@ -129,11 +129,11 @@ def define(operator: Operator) -> None:
     def kernel(*args: Any, **flags: bool) -> Any:
         complete = spec.completed(args)  # the dispatcher leaves out what equals its default at the end
         outs = operator.run(complete, backend=chosen_backend.get(), asked=any(flags.values()))
-        return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
+        return returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
 
     def fake(*args: Any, **flags: bool) -> Any:
         _, produced = operator.judge(spec.completed(args), asked=any(flags.values()))
-        return _returned(operator, allocated(produced), args)
+        return returned(operator, allocated(produced), args)
 
     LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
@@ -185,7 +185,7 @@ def _of_negated(operator: Operator) -> Callable[..., Any]:
     return kernel
 
 
-def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
+def returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
     """The outputs as an op may return them; whatever comes after them is left out."""
     first = next(arg for arg in args if isinstance(arg, torch.Tensor))
     shown = tuple(

@@ -1,7 +1,10 @@
 """What `import torch_npu` and `import acl` find, and what `torch.npu` answers."""
 
+import dataclasses
 import importlib
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,20 +84,18 @@ def test_torch_npu_device():
     assert torch.npu.is_initialized()
 
 
-def test_streams_and_events():
-    """Work that aclnn has given to a stream is waited for."""
-    from aclgrad import acl, aclnn
+def test_streams_events_and_addresses():
+    """Work that aclnn has given to a stream is waited for; addresses of tensors are those of device memory."""
+    import acl
+    from aclgrad import aclnn
 
     first, last = (torch.npu.Event(enable_timing=True) for _ in range(2))
     stream = torch.npu.Stream()
     assert torch.npu.current_stream() == torch.npu.default_stream() != stream
-    x = torch.full((1000,), 3.0)
-    size = x.numel() * 4
-    addresses = [acl.rt.malloc(size, acl.ACL_MEM_MALLOC_HUGE_FIRST)[0] for _ in range(2)]
-    assert acl.rt.memcpy(addresses[0], size, x.data_ptr(), size, acl.ACL_MEMCPY_HOST_TO_DEVICE) == 0
+    x, y = torch.full((1000,), 3.0, device="npu"), torch.zeros(1200, device="npu")[200:]
     operands = [
-        aclnn.aclCreateTensor([1000], 1, acl.ACL_FLOAT, None, 0, acl.ACL_FORMAT_ND, [1000], 1, address)
-        for address in addresses
+        aclnn.aclCreateTensor([1000], 1, acl.ACL_FLOAT, None, 0, acl.ACL_FORMAT_ND, [1000], 1, each.data_ptr())
+        for each in (x, y)
     ]
     with torch.npu.stream(stream):
         assert torch.npu.current_stream() is stream
@@ -109,11 +110,17 @@ def test_streams_and_events():
     assert (first.query(), last.query(), stream.query()) == (True, True, True)
     assert first.elapsed_time(last) >= 0
     stream.synchronize()
-    assert acl.rt.memcpy(x.data_ptr(), size, addresses[1], size, acl.ACL_MEMCPY_DEVICE_TO_HOST) == 0
-    assert torch.equal(x, torch.ones(1000))
-    for tensor, address in zip(operands, addresses, strict=True):
+    here = torch.zeros(1000)
+    assert acl.rt.memcpy(here.data_ptr(), 4000, y.data_ptr(), 4000, acl.ACL_MEMCPY_DEVICE_TO_HOST) == 0
+    assert here.tolist() == y.tolist() == [1] * 1000
+    more = torch.zeros(1001)
+    assert acl.rt.memcpy(y.data_ptr(), 4004, more.data_ptr(), 4004, acl.ACL_MEMCPY_HOST_TO_DEVICE) == 107000
+    assert acl.rt.free(y.data_ptr()) == 207002
+    for tensor in operands:
         assert aclnn.aclDestroyTensor(tensor) == 0
-        assert acl.rt.free(address) == 0
+    _, _, status = aclnn.aclnnHardsigmoidGetWorkspaceSize(x, y)
+    assert status == 161002
+    assert "self is a tensor on the npu device, expected" in acl.get_recent_err_msg()
     with pytest.raises(aclgrad.InvalidArgument, match="interprocess"):
         torch.npu.Event(interprocess=True)
 
@@ -157,3 +164,14 @@ def test_install_refuses_what_cannot_be(monkeypatch, tmp_path):
     monkeypatch.undo()
     importlib.invalidate_caches()
     npu.install()
+
+
+def test_the_example_of_the_documentation():
+    root = Path(__file__).parents[3]
+    sys.path.insert(0, str(root / "tests"))
+    from page_blocks import blocks, run_python
+
+    found = blocks("ascend.md", (root / "docs/ascend.md").read_text(encoding="utf-8"))
+    ours = [dataclasses.replace(block, not_run="") for block in found if block.language == "python"]
+    assert len(ours) == 1
+    run_python(ours)

@@ -12,7 +12,7 @@ from ..acl import enums, meta
 from . import dumps, rebinding
 from .pairs import make_pair
 
-MODULES: tuple[ModuleType, ...] = (meta, rebinding, dumps)
+MODULES: tuple[ModuleType, ...] = (meta, dumps, rebinding)
 """Where the functions are that belong to no operator."""
 
 ENUMERATIONS: tuple[type[IntEnum], ...] = (enums.AclDataType, enums.AclFormat, enums.AclnnStatus)

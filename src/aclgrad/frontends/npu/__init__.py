@@ -6,6 +6,7 @@
     memory      tensors of the device           fallback    every op on them
     special     ops that torch leaves to a device's maker
     autocast    torch.autocast("npu")           random      its sequence of random numbers
+    addresses   tensor.data_ptr() for acl
     distributed torch.distributed, by gloo
     streams     torch.npu.Stream and Event      amp         torch.npu.amp
     torch_module    the rest of torch.npu       formats     torch_npu.npu_format_cast

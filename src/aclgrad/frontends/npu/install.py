@@ -14,8 +14,13 @@ from torch.utils import backend_registration
 
 from ...core.errors import InvalidArgument, Unsupported
 from ..acl import engines
-from . import autocast, distributed, fallback, memory, modules, patches
+from . import addresses, autocast, distributed, fallback, memory, modules, patches
 from .memory import DEVICE_TYPE
+
+_PARTS = (
+    patches.apply, modules.put, fallback.register, autocast.register, distributed.register, addresses.register,
+)  # fmt: skip
+"""Each brings something and returns what takes it away."""
 
 _UNNAMED = "privateuseone"
 _lock = threading.Lock()
@@ -49,7 +54,7 @@ def install(device: str | None = None) -> None:
         memory.behind = behind
         with ExitStack() as stack:
             _name_the_device()
-            for bring in (patches.apply, modules.put, fallback.register, autocast.register, distributed.register):
+            for bring in _PARTS:
                 stack.callback(bring())
             _require_gradients()
             _installed = stack.pop_all()

@@ -22,7 +22,7 @@ _PLAIN = (Tensor, Parameter, type(None))
 
 
 def _is_small(input: Tensor, vectors: tuple[Tensor | None, ...], most: int) -> bool:
-    if not 0 < input.numel() <= most or not is_served(input) or not is_exact(input):
+    if not is_served(input) or not is_exact(input) or not 0 < input.numel() <= most:  # a tracer would keep the bound
         return False
     dtype = input.dtype
     return input.is_contiguous() and all(type(v) in _PLAIN and (v is None or v.dtype == dtype) for v in vectors)
