@@ -28,7 +28,15 @@ def test_a_folder_that_cannot_be_written_is_named_with_its_remedy(number, monkey
     with pytest.raises(Prevented) as caught:
         compile_failing_with(OSError(number, os.strerror(number)), monkeypatch)
     assert f"Triton cannot write compiled kernels to {tmp_path}: [Errno {number}]" in str(caught.value)
-    assert "set TRITON_CACHE_DIR" in str(caught.value)
+    assert "set ACLGRAD_CACHE or TRITON_CACHE_DIR" in str(caught.value)
+
+
+def test_the_chosen_folder_is_ours_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path))
+    error, before = OSError(errno.EROFS, "read-only"), launch.triton.knobs.cache.dir
+    with pytest.raises(Prevented, match=f"kernels to {tmp_path / 'triton'}: "):
+        compile_failing_with(error, monkeypatch)
+    assert launch.triton.knobs.cache.dir == before
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(kernels, recwarn):
     assert warning.category is RuntimeWarning
     folder = Path(kernels.__file__).parent / "__pycache__"
     assert f"{folder} cannot be written" in str(warning.message)
-    assert "set NUMBA_CACHE_DIR to a folder that can be written" in str(warning.message)
+    assert "set ACLGRAD_CACHE to a folder that can be written" in str(warning.message)
     assert files(kernels) == []
     outcome(kernels.first)
     assert is_kept(kernels)
@@ -213,9 +213,22 @@ def test_where_nothing_can_be_written_every_process_compiles(kernels, tmp_path, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with pytest.warns(RuntimeWarning, match=r"no folder for them can be written .* set NUMBA_CACHE_DIR"):
+    with pytest.warns(RuntimeWarning, match=r"no folder for them can be written .* set ACLGRAD_CACHE"):
         assert outcome(kernels.first) == (41, 0)
     assert outcome(kernels.first) == (41, 0)
+
+
+def test_a_chosen_folder_holds_them_and_one_that_cannot_be_written_is_named(kernels, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path / "chosen"))
+    assert [outcome(kernels.first), outcome(kernels.first)] == [(41, 0), (41, 1)]
+    assert len(list((tmp_path / "chosen" / "cpu").rglob(f"*{store.SUFFIX}"))) == 1
+    assert files(kernels) == []
+    with monkeypatch.context() as patch:  # somebody else filled it: what is there is used
+        patch.setattr(Path, "write_bytes", refusing(Path.write_bytes, "", errno.EACCES))
+        assert outcome(kernels.first) == (41, 1)
+        with pytest.warns(RuntimeWarning, match="chosen/cpu/.* cannot be written .*; set ACLGRAD_CACHE"):
+            assert outcome(kernels.second) == (42, 0)
+        assert outcome(kernels.second) == (42, 0)  # said once
 
 
 def test_a_folder_that_is_removed_comes_again(kernels, monkeypatch):

@@ -5,8 +5,9 @@ read, or whose seal is broken, is compiled anew and replaced; what cannot be wri
 once. The seal is a hash of the contents and of what they were made for, so neither half a file nor another kernel's is
 ever executed. It guards against accidents, not against whoever may write to the folder.
 
-numba decides where the folder lies (NUMBA_CACHE_DIR, else beside the source, else the user's cache folder). Its own
-files are an index and the code apart from it, which processes that write at once can leave at odds.
+The folder lies in the one that ACLGRAD_CACHE names; else numba decides (NUMBA_CACHE_DIR, else beside the source, else
+the user's cache folder). numba's own files are an index and the code apart from it, which processes that write at once
+can leave at odds.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.serialize import dumps
 
+from ..core.caches import CACHE_VARIABLE, chosen_cache
 from .parts import KernelCompiler
 
 SUFFIX = ".nbc"
@@ -48,8 +50,44 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
     return code
 
 
+class _Chosen:
+    """The folder that ACLGRAD_CACHE names, as numba asks for it. What cannot be written may yet be read."""
+
+    def __init__(self, folder: Path, source: Path) -> None:
+        self._source = source
+        home = source.absolute().parent
+        self._folder = folder / f"{home.name}_{hashlib.sha256(str(home).encode()).hexdigest()[:16]}"
+
+    @classmethod
+    def from_function(cls, _function: Any, file: str) -> _Chosen | None:
+        """The folder for kernels of a source file, if one is chosen."""
+        folder = chosen_cache("cpu")
+        return None if folder is None else cls(folder, Path(file))
+
+    def get_cache_path(self) -> str:
+        """Where files go."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> tuple[float, int]:
+        """What numba tells versions of a source apart by; kernels have the text's digest in their names."""
+        found = self._source.stat()
+        return found.st_mtime, found.st_size
+
+    def get_disambiguator(self) -> str:
+        """What else a file's name has to tell: nothing."""
+        return ""
+
+
+class _Files(CompileResultCacheImpl):
+    """numba's way to write a kernel, and to choose the folder."""
+
+    _locator_classes = [_Chosen, *CompileResultCacheImpl._locator_classes]  # noqa: RUF012  # numba's own form
+
+
 class Store(FunctionCache):
     """What numba asks for a kernel's code, and gives it to. Nothing that happens to a file is an error here."""
+
+    _impl_class = _Files
 
     def __init__(self, function: Any, family: str) -> None:
         super().__init__(function)
@@ -137,7 +175,7 @@ def _warn(why: str) -> None:
     _warned = True
     warnings.warn(
         f"compiled CPU kernels are not kept, and each process compiles them anew: {why}; "
-        "set NUMBA_CACHE_DIR to a folder that can be written",
+        f"set {CACHE_VARIABLE} to a folder that can be written",
         RuntimeWarning,
         stacklevel=2,
     )

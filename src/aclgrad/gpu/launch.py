@@ -20,6 +20,7 @@ import numpy as np
 import torch
 import triton
 
+from ..core.caches import CACHE_VARIABLE, chosen_cache
 from ..core.devices import description
 from ..core.errors import Prevented, Unsupported
 from ..core.words import counted
@@ -210,16 +211,23 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Triton compiles into files and cannot do without; the error of a full disk does not even name one."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        raise Prevented(
-            f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set TRITON_CACHE_DIR to a "
-            "folder that can be written, or TMPDIR for the compiler's own files"
-        ) from error
+    """Triton compiles into files and cannot do without; the error of a full disk does not even name one.
+
+    The folder is the one that ACLGRAD_CACHE names, if it names one: for our kernels alone, others may have their own.
+    """
+    with triton.knobs.cache.scope():
+        chosen = chosen_cache("triton")
+        if chosen is not None:
+            triton.knobs.cache.dir = str(chosen)
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            raise Prevented(
+                f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set {CACHE_VARIABLE} or "
+                "TRITON_CACHE_DIR to a folder that can be written, or TMPDIR for the compiler's own files"
+            ) from error
 
 
 def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:

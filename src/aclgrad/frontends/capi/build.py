@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 
 from ..._version import __version__
+from ...core.caches import CACHE_VARIABLE
 from . import foreign
 from .guards import foreign_stubs, guards
 from .headers import headers
@@ -32,7 +33,6 @@ from .installation import Installation as Installation
 from .prototypes import fingerprint, prototypes
 
 PACKAGE_ROOT = Path(__file__).parents[3]
-CACHE_VARIABLE = "ACLGRAD_CACHE"
 LIBRARY = "libaclgrad_capi.so"
 SEAL = ".seal"  # a hash of a build's files
 _OPTIONS = ("-std=c11", "-O2", "-g0", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra")
