@@ -23,6 +23,7 @@ import triton
 from ..core.caches import CACHE_VARIABLE, chosen_cache
 from ..core.devices import description
 from ..core.errors import Prevented, Unsupported
+from ..core.first_calls import compiling
 from ..core.words import counted
 
 ALIGNED = 16
@@ -188,7 +189,7 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     """
     if description(device) is not None:
         return NotCompiled()
-    with torch.cuda.device(device), _explained():
+    with torch.cuda.device(device), _explained(), compiling(getattr(function, "__name__", "a kernel")):
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel
