@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 
 # The oldest Python that the metadata allows, if it is here, else $(PYTHON); asked when first needed.
 LOWEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
@@ -17,10 +18,16 @@ DEVICE ?= cpu
 # Two workers that begin far apart and take from each other at the end: neighbours share kernels, programs and fixtures.
 PYTEST := python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-all test-lowest test-newest test-gpu check format generate bench bench-gpu plane clean
+.PHONY: demo docs docs-serve test test-all test-lowest test-newest test-gpu check format generate bench bench-gpu plane clean
 
 demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
+
+docs: $(DOCS)  ## the documentation site, every warning an error; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(DOCS)  ## the same on http://127.0.0.1:8000 while you write; the search works there only
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
 test: $(READY)  ## every proof once; minutes on two cores, a third of them to compile CPU kernels
 	$(BIN)/$(PYTEST) -m 'not slow'
@@ -76,5 +83,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $(DOCS)
+
 clean:
-	rm -rf $(VENV) $(LOWEST_VENV) $(NEWEST_VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST_VENV) $(NEWEST_VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

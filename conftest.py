@@ -1,5 +1,7 @@
 """Triton kernels run everywhere: on a GPU where there is one, else in Triton's interpreter.
 
+What wants the device "npu" runs in a process that has it from the start (tests/npu).
+
 What the interpreter cannot run, all of `tests/gpu` and what is marked `needs_gpu`, is selected by `-m gpu` as well and
 left out without a GPU, which the summary says in one line.
 
@@ -19,9 +21,12 @@ import pytest
 import torch
 
 GPU = torch.cuda.is_available()
-NEED_GPU = Path(__file__).parent / "tests" / "gpu"
+ROOT = Path(__file__).parent
+NEED_GPU = ROOT / "tests" / "gpu"
+NEED_NPU = ROOT / "tests" / "npu" / "installed", ROOT / "src" / "aclgrad" / "frontends" / "npu"
 LEFT_OUT = "There is no GPU here: the tests that need one are left out."
 collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to pytest all of them are one module
+collect_ignore = ["tools/website/docstrings.py"]  # needs griffe, of the group docs
 
 
 def _spare_the_interpreter():
@@ -112,6 +117,13 @@ def _is_long_to_interpret(item):
         return False
     params = item.callspec.params
     return not any(all(params[name] in values for name, values in mark.kwargs.items()) for mark in marks)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out what wants the device "npu", unless the plugin has brought it."""
+    if collection_path in NEED_NPU and not config.pluginmanager.has_plugin("aclgrad.npu.pytest"):
+        return True
+    return None
 
 
 def pytest_terminal_summary(terminalreporter):

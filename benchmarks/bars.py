@@ -68,6 +68,20 @@ CPU_BARS = (
         for job in ("_32000", "_options")
     ),
     at_most("nn.linear_cross_entropy/*_policy/*", "extra_bytes", 256 << 20, "extra memory ≤ 256 MiB"),
+    faster("nn.VocabParallelLinearCrossEntropyLoss/*/bfloat16", 1.3, "≥ 1.3× Megatron's formulas over the same ranks"),
+    at_most(
+        "nn.VocabParallelLinearCrossEntropyLoss/*/bfloat16",
+        "times one process",
+        1.10,
+        "≤ 1.10× one process of as many threads",
+    ),
+    at_most(
+        "nn.VocabParallelLinearCrossEntropyLoss/2_ranks_1024_1024_32000/bfloat16",
+        "extra_bytes",
+        4 * 1024 * 16000 / 8,
+        "extra memory of a rank ≤ 4·BT·V / 8 of its rows",
+    ),
+    faster("nn.SyncBatchNorm/*/*", 2, "≥ 2× plain torch over the same ranks"),
     within("hardsigmoid_backward/1Mi/*", 1.10, "aten"),
     within("hardsigmoid_backward/16Mi/*", 1.10, "aten"),
     faster("lstm_cell_backward/B1024_H1024/float32", 6, "≥ 6× eager"),
@@ -108,6 +122,8 @@ CUDA_BARS = (
         at_most(f"{module}/*/*", "extra_bytes", 256 << 20, "extra memory ≤ 256 MiB")
         for module in ("nn.LinearCrossEntropyLoss", "nn.linear_cross_entropy")
     ),
+    near_bound("nn.VocabParallelLinearCrossEntropyLoss/shard_*/*", 0.93),
+    at_most("nn.VocabParallelLinearCrossEntropyLoss/sum_*/*", "times without a sum", 1.03, "≤ 1.03× without a sum"),
     within("hardsigmoid_backward/*/*", 1.03, "aten"),
     near_bound("hardsigmoid_backward/256Mi/*", 0.97),
     near_bound("batch_norm_elemt_backward/64x256x56_*/*", 0.90),

@@ -75,6 +75,7 @@ class Row:
             "lead": min(peer.median for peer in self.main.peers.values()) / self.main.ours.median,
             "extra_bytes": float(self.extra_bytes[OURS]),
         }
+        found |= {f"times {name}": self.main.ours.median / peer.median for name, peer in self.main.peers.items()}
         share = self.main.share_of_bound
         return found if share is None else {**found, "share_of_bound": share}
 

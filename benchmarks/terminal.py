@@ -65,7 +65,7 @@ def _cells(row: Row, report: Report) -> list[str | Text]:
         "" if row.cold is None or row.cold.share_of_bound is None else f"{row.cold.share_of_bound:.2f}",
         mib(row.extra_bytes.get(OURS)),
         mib(row.extra_bytes.get(main.peer or "")),
-        Text(" ").join(_verdict(judged.says, judged.met) for judged in report.bars_of(row.key)),
+        Text("\n").join(_verdict(judged.says, judged.met) for judged in report.bars_of(row.key)),
     ]
     return cells
 
@@ -112,7 +112,7 @@ def quantity(name: str, value: float | None) -> str:
         return f"{mib(value)} MiB"
     if name == "share_of_bound":
         return f"{value:.3f}"
-    return f"{value:.2f}×" if name in ("speedup", "ratio") else seconds(value)
+    return f"{value:.2f}×" if name in ("speedup", "ratio") or name.startswith("times ") else seconds(value)
 
 
 def unit_of(value: float) -> tuple[str, float]:

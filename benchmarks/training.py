@@ -7,7 +7,6 @@ dtype.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 
@@ -26,29 +25,12 @@ from .contenders import Contender, same_inputs
 from .device import Device
 from .gate import Gate, verdict_of
 from .heads import JOBS, HeadJob, head_inputs, head_steps
+from .ranks import ROWS as OVER_RANKS
 from .report import OURS, Row
+from .rows import Step, Training
 from .runner import timed_regime
+from .shards import ROWS as OF_A_SHARD
 from .timing import Effort
-
-Step = Callable[[], Sequence[Tensor]]
-"""A forward and a backward pass: the loss or output, then the gradients."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """One module at one size. `steps` gives every contender's step, ours first and torch's second."""
-
-    module: str
-    case: str
-    dtype: torch.dtype
-    devices: tuple[str, ...]
-    make: Callable[[Data], Sequence[Tensor]]
-    steps: Callable[[Sequence[Tensor], Device | None], dict[str, Step]]
-    flops: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.module}/{self.case}/{dtype_name(self.dtype)}"
 
 
 def lstm(
@@ -125,6 +107,8 @@ TRAININGS = (
         for job in JOBS
         for sizes in ((8192, 4096, 128256), (8192, 4096, 16032), (4096, 2048, 32000))
     ),
+    *OVER_RANKS,
+    *OF_A_SHARD,
 )
 
 
@@ -142,8 +126,12 @@ def train(row: Training, device: Device, effort: Effort) -> Row:
     if not gate.passed:
         return shown
     steps = row.steps(args, device)
-    turns = {name: Contender([step], 0, writes_out=False) for name, step in steps.items()}
-    main = timed_regime(turns, same_inputs(args, warm=False), Cost(bytes=0, flops=row.flops), row.dtype, device, effort)
+    turns = {
+        name: step if isinstance(step, Contender) else Contender([step], 0, writes_out=False)
+        for name, step in steps.items()
+    }
+    cost = Cost(bytes=row.bytes, flops=row.flops)
+    main = timed_regime(turns, same_inputs(args, warm=False), cost, row.dtype, device, effort)
     extra = {name: contender.extra_memory(device) for name, contender in turns.items()}
     return Row(shown.operator, shown.case, shown.dtype, shown.backend, gate, main, None, extra)
 

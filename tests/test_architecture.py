@@ -24,7 +24,7 @@ LONG_KERNELS: dict[str, str] = {
 }
 """Compiled functions that are longer, `file::function`, each with the reason."""
 
-PUBLIC = {"__init__", "acl", "aclnn", "nn", "torch_npu"}
+PUBLIC = {"__init__", "acl", "aclnn", "custom", "nn", "npu", "torch_npu"}
 """Thin modules at the top, which only show what `frontends` and the families have."""
 
 LAYERS = {
@@ -34,11 +34,13 @@ LAYERS = {
     "ops": ("core", "cpu", "gpu", "ops"),
     "frontends": ("core", "frontends"),
     "public": ("core", "cpu", "gpu", "ops", "frontends", "public"),
+    "npu": ("core", "frontends", "public", "npu"),
     "capi": ("core", "frontends", "public", "capi"),
     "testing": ("core", "frontends", "public", "testing"),
     "cli": ("core", "frontends", "public", "testing", "capi", "cli"),
 }
-"""Who may import whom. The command line and the C interface are doors on top of others: layers of their own."""
+"""Who may import whom. The command line and the C interface are doors on top of others: layers of their own.
+So is `npu`, which shows programs the other doors by the vendor's names."""
 
 
 @cache
@@ -60,7 +62,7 @@ def imported(path):
 
 def layer(parts):
     """The layer of a module, by the parts of its name or path behind the package's."""
-    if parts[0] == "frontends" and len(parts) > 1 and parts[1] in ("capi", "cli"):
+    if parts[0] == "frontends" and len(parts) > 1 and parts[1] in ("capi", "cli", "npu"):
         return parts[1]
     if parts[0] in LAYERS:
         return parts[0]
@@ -102,8 +104,8 @@ def test_families_are_named_in_one_place():
 def test_doors_live_under_frontends():
     """At the top there are thin modules only: no classes, and no functions but those that look a name up."""
     tops = [path for path in PACKAGE.glob("*.py") if path.stem not in ("__main__", "_version")]
-    assert {path.stem for path in tops} | {"acl"} == PUBLIC
-    for path in [*tops, *(PACKAGE / "acl").glob("*.py")]:
+    assert {path.stem for path in tops} | {"acl", "npu"} == PUBLIC
+    for path in [*tops, *(PACKAGE / "acl").glob("*.py"), *(PACKAGE / "npu").glob("*.py")]:
         for node in ast.walk(parsed(path)):
             assert not isinstance(node, ast.ClassDef | ast.AsyncFunctionDef), path
             if isinstance(node, ast.FunctionDef):
@@ -173,7 +175,7 @@ def test_importing_is_quick_and_has_no_side_effects():
     code = (
         "import sys, threading, torch; before = set(sys.modules); threads = threading.active_count(); import aclgrad\n"
         "heavy = {'numba', 'llvmlite', 'rich', 'typer', 'matplotlib', 'triton'}\n"
-        "heavy |= {f'aclgrad.{door}' for door in ('acl', 'aclnn', 'testing', 'torch_npu')}\n"
+        "heavy |= {f'aclgrad.{door}' for door in ('acl', 'aclnn', 'npu', 'testing', 'torch_npu')}\n"
         "late = heavy & (set(sys.modules) - before)\n"
         "assert not late, late\n"
         "assert threading.active_count() == threads\n"
@@ -183,7 +185,7 @@ def test_importing_is_quick_and_has_no_side_effects():
 
 
 def test_every_door_is_there_after_a_plain_import():
-    doors = ("acl", "aclnn", "nn", "testing", "torch_npu")
+    doors = ("acl", "aclnn", "nn", "npu", "testing", "torch_npu")
     code = (
         "import aclgrad\n"
         f"for door in {doors}:\n"

@@ -12,6 +12,7 @@ import aclgrad
 from aclgrad import acl, aclnn
 from aclgrad.core.registry import aclnn_operators
 from aclgrad.frontends.cli import app
+from page_blocks import anchors, blocks, run_python, without_blocks
 
 README = Path(__file__).parents[1] / "README.md"
 PAGES = sorted(
@@ -22,36 +23,10 @@ PAGES = sorted(
 runner = CliRunner()
 
 
-def statements(block):
-    """Its lines; indented ones belong to the line above."""
-    return re.split(r"\n(?![ \t])", block)
-
-
-def run_line(line, namespace):
-    """One line of an example; a promised error must come, with the promised text."""
-    promise = re.search(r"# raises (\w+): (.*)", line)
-    if promise is None:
-        exec(line, namespace)
-        return
-    with pytest.raises(getattr(aclgrad, promise[1]), match=re.escape(promise[2])):
-        exec(line, namespace)
-
-
-def test_the_readmes_examples_run_and_print_what_they_say(capsys):
-    namespace = {}
+def test_the_readmes_examples_run_and_print_what_they_say():
+    found = blocks("README.md", README.read_text(encoding="utf-8"))
     try:
-        for block in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL):
-            lines = statements(block)
-            for k, line in enumerate(lines):
-                if not line.strip() or line.startswith("#"):
-                    continue
-                run_line(line, namespace)
-                if line.startswith("print("):
-                    assert capsys.readouterr().out.strip() == lines[k + 1].removeprefix("# ")
-                elif expected := re.search(r"# (\d+)$", line):
-                    assert namespace["status"] == int(expected[1])
-                if "ret" in namespace:
-                    assert namespace["ret"] == 0, line
+        run_python([block for block in found if block.language == "python"])
     finally:
         acl.rt.reset_device_force(0)
         acl.finalize()
@@ -65,19 +40,14 @@ def test_the_readme_names_no_operator_that_is_not_there():
     assert named and named <= set(aclnn.__all__)
 
 
-def anchors(page):
-    """What a link into a page may name: its headings as Markdown viewers spell them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(README.parent)))
 def test_links_lead_somewhere(page):
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+    text = without_blocks(page.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
         found = page.parent / target if target else page
         assert found.exists(), f"{page.name} links to {target}"
         if anchor:
-            assert anchor in anchors(found), f"{page.name} links to {target}#{anchor}"
+            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{page.name} links to {target}#{anchor}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(README.parent)))

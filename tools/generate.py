@@ -11,16 +11,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import aclgrad
+from aclgrad.core import registry
 from aclgrad.core.meta import dtype_name
 from aclgrad.core.plan import Operator
-from aclgrad.core.registry import aclnn_operators, families
+from aclgrad.core.profile import BINARY, DOCUMENT, VARIABLE
 from aclgrad.core.spec import BoolArray, Flag, Float, Int, Out, OutList, Param, Tensor, TensorList
 from aclgrad.frontends.aclnn.surface import ENUMERATIONS, MODULES, functions
+from aclgrad.frontends.capi import foreign
+from aclgrad.frontends.capi.prototypes import prototypes
 from aclgrad.frontends.collected import modules
 from aclgrad.testing.cases import suite
 
 PACKAGE = Path(aclgrad.__file__).parent
-DOCS = PACKAGE.parents[1] / "docs"
+OURS = "aclgrad."  # packages of custom operators that are installed here are none of ours
+DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "# Written by `make generate`; edit tools/generate.py or the contracts instead."
 MODELS = ["TWINS", "convert", "revert"]
 TYPES: dict[type[Param], str] = {
@@ -33,13 +37,28 @@ TYPES: dict[type[Param], str] = {
 }
 
 
+def families() -> list[str]:
+    """The packages of our own families."""
+    return [family for family in registry.families() if family.startswith(OURS)]
+
+
+def aclnn_operators() -> list[Operator]:
+    """Our own operators that a document knows."""
+    return [operator for operator in registry.aclnn_operators() if operator.spec.package.startswith(OURS)]
+
+
 def generated() -> dict[Path, str]:
     """Every file that is written, and its text."""
     return {
         PACKAGE / "aclnn.pyi": aclnn_stub(),
-        PACKAGE / "nn.pyi": collected_stub("module", {"torch_conversion": ["Report"], "torch_modules": MODELS}),
+        PACKAGE / "nn.pyi": collected_stub(
+            "module",
+            {"torch_conversion": ["Report"], "torch_decompositions": ["decompositions"], "torch_modules": MODELS},
+        ),
         PACKAGE / "torch_npu.pyi": collected_stub("torch_npu", {}),
         DOCS / "operators.md": table(),
+        DOCS / "profiles.md": profiles(),
+        DOCS / "c-abi.md": counted((DOCS / "c-abi.md").read_text(encoding="utf-8")),
     }
 
 
@@ -54,7 +73,7 @@ def aclnn_stub() -> str:
         "",
     ]
     lines += [imported("aclgrad.frontends.acl.enums", enumeration.__name__) for enumeration in ENUMERATIONS]
-    for module in MODULES:
+    for module in sorted(MODULES, key=lambda module: module.__name__):
         lines += [imported(module.__name__, name) for name in sorted(functions(module), key=str.lower)]
     lines += [
         "",
@@ -93,13 +112,13 @@ def pair_stub(operator: Operator) -> list[str]:
 def collected_stub(name: str, own: dict[str, list[str]]) -> str:
     """A door that the families furnish by their modules of this name, with some names of its own from `frontends`."""
     lines = [imported(f"aclgrad.frontends.{module}", word) for module, words in own.items() for word in words]
-    lines += sorted(f"from .{path.removeprefix('aclgrad.')} import *" for path in modules(name))
+    lines += sorted(f"from .{path.removeprefix(OURS)} import *" for path in modules(name) if path.startswith(OURS))
     return "\n".join([NOTE, *lines]) + "\n"
 
 
 def imported(module: str, name: str) -> str:
     """A name of one of the package's modules, seen from the package."""
-    return f"from .{module.removeprefix('aclgrad.')} import {name} as {name}"
+    return f"from .{module.removeprefix(OURS)} import {name} as {name}"
 
 
 def table() -> str:
@@ -125,6 +144,59 @@ def row(operator: Operator) -> str:
     assert isinstance(main, Tensor | Out)  # our own cases
     dtypes = f"{listed(map(dtype_name, main.dtypes))} | {listed(map(dtype_name, main.generous))}"
     return f"| `{spec.name}` | `{spec.aclnn}` | {dtypes} |"
+
+
+PROFILES = f"""\
+# Documents and binaries
+
+<!-- Written by `make generate` from the contracts. -->
+
+CANN's documents of the operators and its code do not say the same everywhere. `{VARIABLE}` says which of them the
+functions of aclnn, in Python and in C, behave like: `{DOCUMENT}` (the default) what the documents promise, `{BINARY}`
+what the vendor's public code does, and so the binaries made from it. It is read by `aclInit` and by every phase one;
+anything else is refused by both. Where the document is silent, or misprinted, both profiles do what the code does.
+Python's own functions, `aclgrad.*`, know no profile: they take whatever has a meaning.
+
+What stands in brackets is not imitated: results are those of the document in both profiles.
+"""
+
+
+def profiles() -> str:
+    """What the profiles differ in."""
+    lines = [PROFILES, "| aclnn | | `document` | `binary` |", "|---|---|---|---|"]
+    for operator in aclnn_operators():
+        for found in operator.spec.differences:
+            binary = found.binary if found.imitated else f"({found.binary})"
+            lines.append(f"| `{operator.spec.aclnn}` | {found.question} | {found.document} | {binary} |")
+    return "\n".join(lines) + "\n"
+
+
+GROUPS = {
+    "aclrt": "runtime",
+    "aclmdl": "models",
+    "aclop": "operators of models",
+    "acl": "meta objects, buffers, dumps and others",
+    "aclnn": "operators, both phases",
+}
+
+
+def counted(page: str) -> str:
+    """The page with the numbers of functions that C programs find: declared, and served."""
+    ours = {f"{operator.spec.aclnn}{phase}" for operator in aclnn_operators() for phase in ("", "GetWorkspaceSize")}
+    served = [p.name for p in prototypes() if p.header.startswith(("acl/", "aclnn/")) or p.name in ours]
+    declared = [function.name for function in foreign.every_function()]
+    rows = ["| | declared | served |", "|---|---:|---:|"]
+    for start, what in GROUPS.items():
+        mine, others = ([name for name in names if group(name) == start] for names in (served, declared))
+        rows.append(f"| `{start}…`: {what} | {len(mine) + len(others):,} | {len(mine)} |")
+    rows.append(f"| all | {len(served) + len(declared):,} | {len(served)} |")
+    before, marker, rest = page.partition("<!-- functions: start -->\n")
+    return "".join([before, marker, "\n".join(rows), "\n", *rest.partition("<!-- functions: end -->")[1:]])
+
+
+def group(name: str) -> str:
+    """The longest of the starts that a function's name has."""
+    return max((start for start in GROUPS if name.startswith(start)), key=len)
 
 
 def listed(words: Iterable[str]) -> str:

@@ -18,8 +18,9 @@ from ..device import Device
 from ..gate import Gate, check
 from ..heads import JOBS
 from ..report import OURS
+from ..rows import Training
 from ..timing import Call, Effort, interleaved
-from ..training import Training, gate_of, head, lstm
+from ..training import gate_of, head, lstm
 from .modules import MODULES, training
 from .points import Point
 

@@ -14,7 +14,7 @@ from aclgrad.testing.peers import loaded
 
 from ..device import Device
 from ..report import OURS
-from ..training import Step, Training
+from ..rows import Step, Training
 from .points import Point
 
 Kinds = tuple[dict[str, Callable[[], nn.Module]], list[tuple[int, ...]]]

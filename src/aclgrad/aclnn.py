@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .frontends.aclnn.surface import pairs as _pairs
 from .frontends.aclnn.surface import surface as _surface
 
 _names = _surface()
@@ -28,6 +29,8 @@ __all__ = [*_names]
 
 
 def __getattr__(name: str) -> Any:
+    if name not in _names:  # an operator that was registered since
+        _names.update(_pairs(_names))
     try:
         found = globals()[name] = _names[name]  # where it is found at once from now on
     except KeyError:
@@ -36,4 +39,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_names)

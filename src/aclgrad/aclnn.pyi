@@ -37,6 +37,7 @@ from .frontends.acl.meta import aclInitTensor as aclInitTensor
 from .frontends.acl.meta import aclnnFinalize as aclnnFinalize
 from .frontends.acl.meta import aclnnInit as aclnnInit
 from .frontends.acl.meta import aclSetRawTensorAddr as aclSetRawTensorAddr
+from .frontends.aclnn.dumps import aclDumpOpTensors as aclDumpOpTensors
 from .frontends.aclnn.rebinding import aclDestroyAclOpExecutor as aclDestroyAclOpExecutor
 from .frontends.aclnn.rebinding import aclSetAclOpExecutorRepeatable as aclSetAclOpExecutorRepeatable
 from .frontends.aclnn.rebinding import aclSetDynamicInputTensorAddr as aclSetDynamicInputTensorAddr

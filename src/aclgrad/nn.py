@@ -2,6 +2,7 @@
 
 aclgrad.nn.convert(model)        every module of a model that has a twin here becomes it, in place
 aclgrad.nn.revert(model)         and back, for what knows torch's own classes alone
+aclgrad.nn.decompositions()      for an exported program that is to run without this package
 aclgrad.nn.LSTM(…)               or write the twin in the first place
 
 What is here comes from the families' `module.py`; `nn.pyi` names it for editors.
@@ -12,9 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from .frontends.torch_conversion import Report
+from .frontends.torch_decompositions import decompositions
 from .frontends.torch_modules import MODULES, TWINS, convert, revert
 
-__all__ = ["TWINS", "Report", "convert", "revert"]
+__all__ = ["TWINS", "Report", "convert", "decompositions", "revert"]
 __all__ += MODULES
 
 

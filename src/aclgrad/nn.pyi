@@ -1,5 +1,6 @@
 # Written by `make generate`; edit tools/generate.py or the contracts instead.
 from .frontends.torch_conversion import Report as Report
+from .frontends.torch_decompositions import decompositions as decompositions
 from .frontends.torch_modules import TWINS as TWINS
 from .frontends.torch_modules import convert as convert
 from .frontends.torch_modules import revert as revert

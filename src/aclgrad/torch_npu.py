@@ -1,8 +1,9 @@
 """torch_npu's functions on any machine: the same names, argument order, defaults and results.
 
 Code written for Ascend runs here with `import aclgrad.torch_npu as torch_npu`, to be debugged or tested. The names of
-earlier releases are there too. None of the functions is differentiable, as on Ascend: one of them is the gradient of
-the others. For training there is `aclgrad.nn`.
+earlier releases are there too. As on Ascend, `npu_lstm`, `npu_lstm_data` and `npu_lstm_cell` are differentiable and the
+others are not: some of them are gradients of others. For training there is `aclgrad.nn`, too. `aclgrad.npu.install()`
+puts the functions into a module that `import torch_npu` finds.
 
 A vocabulary split over processes goes through the first three in order, with the caller's communication in between:
 the largest of all `logits_max`; every process's `sum_exp_logits` times exp(its own maximum − the largest), and the same

@@ -245,6 +245,16 @@ def test_the_kernels_list_of_mappings_knows_permissions():
     assert not raw._listed(start, 2**46, write=False)
 
 
+@pytest.mark.parametrize("protection", [mmap.PROT_READ, mmap.PROT_EXEC, mmap.PROT_READ | mmap.PROT_EXEC])
+def test_code_is_told_from_data(protection):
+    page = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(start), mmap.PAGESIZE, protection) == 0
+    assert raw.executable(start) == bool(protection & mmap.PROT_EXEC)
+    assert not raw.executable(UNMAPPED)
+
+
 def test_memset(device):
     pointer, host = malloc(64), acl.rt.malloc_host(64)[0]
     assert acl.rt.memset(pointer, 64, 0x1AB, 64) == 0

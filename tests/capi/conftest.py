@@ -9,7 +9,7 @@ from aclgrad.frontends.acl import findings
 from aclgrad.frontends.capi import build
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # the helpers, and test_documents
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "tools")]  # the helpers, test_documents, website
 
 
 @pytest.fixture(scope="session")

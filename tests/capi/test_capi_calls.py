@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 import mmap
 
 import pytest
@@ -339,3 +340,24 @@ def test_an_answer_of_the_wrong_type_is_a_failure(c, monkeypatch):
     assert "TypeError" in c.message()
     monkeypatch.undo()
     assert devices.current_context() is not None
+
+
+def test_tensors_are_dumped(loaded, tmp_path):
+    """With the handles of an array, which may be destroyed before the stream comes to it."""
+    config = tmp_path / "acl.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_mode": "all"}}))
+    assert loaded.aclInit(str(config).encode()) == loaded.aclrtSetDevice(0) == 0
+    address = loaded.malloc(32)
+    handles = (ctypes.c_size_t * 2)(*[loaded.tensor((8,), torch.float32, (1,), address) for _ in range(2)])
+    array = ctypes.addressof(handles)
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", array, 1, 1, 0) == 0, loaded.message()
+    for handle in handles:
+        loaded.aclDestroyTensor(handle)
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", array, 1, 1, 0) == 161002
+    assert loaded.aclDumpOpTensors(None, b"add_custom", array, 1, 1, 0) == 161001
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", None, 1, 1, 0) == 161001
+    assert loaded.aclDumpOpTensors(b"Add", b"add_custom", WILD, 1, 1, 0) == 161002 and "readable" in loaded.message()
+    assert loaded.aclrtSynchronizeDevice() == loaded.aclrtFree(address) == loaded.aclrtResetDevice(0) == 0
+    assert loaded.aclFinalize() == 0
+    files = sorted(path.name for path in tmp_path.glob("*/dump_tensor_data/*"))
+    assert files == [f"add_custom.Add.0.forward.{side}.0.pt" for side in ("input", "output")]

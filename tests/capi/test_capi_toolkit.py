@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from contextlib import suppress
 
 import pytest
 from capi_helpers import PROGRAMS, environment, run
@@ -38,7 +39,7 @@ def test_a_sample_builds_and_runs_by_its_script(installation, tmp_path, family):
     assert done.stderr.count("aclgrad has no aclnnAdd") == 1, "the log says it, too, and once"
 
 
-@pytest.mark.parametrize("family", COMPILERS)
+@pytest.mark.parametrize("family", [pytest.param("gcc", marks=pytest.mark.slow), "clang"])
 def test_pkg_config_and_what_samples_ask_of_the_runtime(installation, tmp_path, family):
     need("pkg-config", family)
     found = environment(PKG_CONFIG_PATH=str(installation.pkg_config), ACLGRAD_STRICT="1")
@@ -137,11 +138,13 @@ def test_a_documents_program_builds_in_the_folder(installation, tmp_path, family
     from aclgrad.core.registry import aclnn_operators
 
     need(COMPILERS[family])
+    texts = {}
     for operator in aclnn_operators():
-        try:
-            text = document(operator)
-        except pytest.skip.Exception:
-            continue
+        with suppress(pytest.skip.Exception):  # some have none
+            texts[operator.spec.aclnn] = document(operator)
+    if not texts:
+        pytest.skip("the documents are not here")
+    for name, text in texts.items():
         blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
         (source,) = [block for block in blocks if "int main(" in block]
         (tmp_path / "test.cpp").write_text(source)
@@ -151,4 +154,4 @@ def test_a_documents_program_builds_in_the_folder(installation, tmp_path, family
                     f"-L{installation.root}/lib64", *libraries])  # fmt: skip
         assert done.returncode == 0, done.stderr[-2000:]
         found = environment(LD_LIBRARY_PATH=str(installation.lib))
-        assert run([tmp_path / "test"], env=found).returncode == 0, operator.spec.aclnn
+        assert run([tmp_path / "test"], env=found).returncode == 0, name

@@ -9,7 +9,8 @@ from aclgrad.core.memory import tensors_in
 from aclgrad.core.plan import Operator
 from aclgrad.testing import poisoned_memory, verdicts
 from aclgrad.testing.cases import EDGE, SMOKE
-from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply, sentinel
+from aclgrad.testing.guards import Guarded
+from aclgrad.testing.layouts import LAYOUTS, SENTINEL, apply
 from aclgrad.testing.verdicts import own, run
 
 
@@ -47,13 +48,11 @@ def launched(operator, args, backend):
 
 def launched_into_gaps(operator, args, backend):
     """What a call writes into outputs that have gaps between their elements, which stay as they were."""
-    pairs = []
+    guards = []
 
     def gapped(meta):
-        buffer = sentinel(3 * meta.numel + 5, meta.dtype)
-        strides = [3 * stride for stride in torch.empty(meta.shape, device="meta").stride()]
-        pairs.append((buffer.as_strided(meta.shape, strides, 5), buffer))
-        return pairs[-1][0]
+        guards.append(Guarded(meta.shape, meta.dtype, gaps=True))
+        return guards[-1].tensor
 
     outs = [
         meta if meta is None else gapped(meta) if hasattr(meta, "shape") else [gapped(member) for member in meta]
@@ -62,11 +61,7 @@ def launched_into_gaps(operator, args, backend):
     mine = own(operator.spec, args)
     with poisoned_memory():
         operator(*mine, out=outs[0] if len(outs) == 1 else tuple(outs), backend=backend)
-    for out, buffer in pairs:
-        written = torch.zeros_like(buffer, dtype=torch.bool)
-        written.as_strided(out.shape, out.stride(), 5).fill_(True)
-        gaps = buffer.view(torch.uint8).view(len(buffer), -1)[~written]  # of a bool an index would make 0 or 1
-        assert bool((gaps == SENTINEL).all()), "bytes between the elements of an output were written"
+    assert all(guard.intact for guard in guards), "bytes between the elements of an output were written"
     return list(operator.spec.written(mine, outs))
 
 

@@ -43,6 +43,7 @@ def faulty(thread, threads, out):
 def kernels(tmp_path, monkeypatch):
     """A module with kernels whose files lie in `__pycache__` beside it."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("ACLGRAD_CACHE", raising=False)
     monkeypatch.setattr(store, "_warned", False)
     (tmp_path / "kernels.py").write_text(SOURCE)
     found = importlib.util.spec_from_file_location("kernels", tmp_path / "kernels.py")
@@ -207,28 +208,40 @@ def test_whatever_fails_in_writing_the_kernel_runs(kernels, method, number, monk
     assert files(kernels) == [], "what was begun is gone"
 
 
-def test_where_nothing_can_be_written_every_process_compiles(kernels, tmp_path, monkeypatch):
+def without_folders(tmp_path, monkeypatch):
+    """Nothing can be written where numba looks."""
     for name in ("__pycache__", "home"):
         (tmp_path / name).write_text("a file where a folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def test_where_nothing_else_can_be_written_kernels_are_kept_among_temporary_files(kernels, tmp_path, monkeypatch):
+    without_folders(tmp_path, monkeypatch)
+    monkeypatch.setattr(store.cache.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    with pytest.warns(RuntimeWarning, match=r"are kept in .*temporary.* alone: .* set ACLGRAD_CACHE"):
+        assert outcome(kernels.first) == (41, 0)
+    assert outcome(kernels.first) == (41, 1)
+    assert (tmp_path / "temporary" / f"aclgrad-{os.getuid()}").stat().st_mode & 0o777 == 0o700
+
+
+def test_where_nothing_can_be_written_every_process_compiles(kernels, tmp_path, monkeypatch):
+    without_folders(tmp_path, monkeypatch)
+    monkeypatch.setattr(store.cache.tempfile, "gettempdir", lambda: str(tmp_path / "home"))
     with pytest.warns(RuntimeWarning, match=r"no folder for them can be written .* set ACLGRAD_CACHE"):
         assert outcome(kernels.first) == (41, 0)
     assert outcome(kernels.first) == (41, 0)
 
 
-def test_a_chosen_folder_holds_them_and_one_that_cannot_be_written_is_named(kernels, tmp_path, monkeypatch):
-    monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path / "chosen"))
+def test_the_folder_for_everything_holds_kernels_too(kernels, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path / "ours"))
     assert [outcome(kernels.first), outcome(kernels.first)] == [(41, 0), (41, 1)]
-    assert len(list((tmp_path / "chosen" / "cpu").rglob(f"*{store.SUFFIX}"))) == 1
     assert files(kernels) == []
-    with monkeypatch.context() as patch:  # somebody else filled it: what is there is used
-        patch.setattr(Path, "write_bytes", refusing(Path.write_bytes, "", errno.EACCES))
-        assert outcome(kernels.first) == (41, 1)
-        with pytest.warns(RuntimeWarning, match="chosen/cpu/.* cannot be written .*; set ACLGRAD_CACHE"):
-            assert outcome(kernels.second) == (42, 0)
-        assert outcome(kernels.second) == (42, 0)  # said once
+    assert len(list((tmp_path / "ours" / "kernels").rglob("*.nbc"))) == 1
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "numba"))  # who names this folder means it
+    assert outcome(kernels.first) == (41, 0)
+    assert len(list((tmp_path / "numba").rglob("*.nbc"))) == 1
 
 
 def test_a_folder_that_is_removed_comes_again(kernels, monkeypatch):
@@ -260,26 +273,46 @@ def test_a_process_killed_while_it_writes_leaves_nothing_that_is_taken(kernels, 
         child = start_child(outcome, kernels.first)
         child.join(LIMIT)
     assert child.exitcode == -signal.SIGKILL
-    (left,) = files(kernels)
-    assert outcome(kernels.first) == (41, 0)
+    left = files(kernels)
+    assert left and outcome(kernels.first) == (41, 0)
     assert outcome(kernels.first) == (41, 1)
     source = Path(kernels.__file__)
     source.write_text(source.read_text() + "\n")
     outcome(kernels.first)
-    assert left not in files(kernels) and len(files(kernels)) == 1, "what older sources left is gone"
+    assert not set(left) & set(files(kernels)) and len(files(kernels)) == 1, "what older sources left is gone"
 
 
-def test_processes_that_compile_at_once_do_not_disturb_each_other(kernels):
-    def child():
-        assert outcome(kernels.first)[0] == 41  # a warning would be an error
+@pytest.mark.parametrize("locks", [True, False], ids=["locked", "no locks here"])
+def test_processes_that_compile_at_once_do_not_disturb_each_other(locks, kernels, tmp_path, monkeypatch):
+    """Where files can be locked one of them compiles, and the others take what it has kept."""
+    if not locks:
+        monkeypatch.setattr(store, "fcntl", None)
+
+    def child(place):
+        number, kept = outcome(kernels.first)  # a warning would be an error
+        place.write_text(str(kept))
+        assert number == 41
 
     for _ in range(3):
         shutil.rmtree(Path(kernels.__file__).parent / "__pycache__", ignore_errors=True)
-        children = [start_child(child) for _ in range(4)]
+        places = [tmp_path / str(k) for k in range(4)]
+        children = [start_child(child, place) for place in places]
         for started in children:
             started.join(LIMIT)
         assert [started.exitcode for started in children] == [0] * 4
+        assert not locks or sorted(place.read_text() for place in places) == ["0", "1", "1", "1"]
         assert is_kept(kernels)
+
+
+def test_nobody_waits_for_ever_for_another_that_compiles(kernels, monkeypatch):
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    outcome(kernels.first)
+    (kept,) = files(kernels)
+    kept.unlink()
+    with kept.with_name(f"{kept.name}.lock").open("wb") as held:
+        store.fcntl.flock(held, store.fcntl.LOCK_EX)
+        assert outcome(kernels.first) == (41, 0)
+    assert is_kept(kernels)
 
 
 def test_what_cannot_be_removed_stays(kernels, monkeypatch):

@@ -176,7 +176,6 @@ def ignoring(index):
 
 
 OPTIONS = {
-    "lstm: projection": (lambda: lstm(proj_size=2), "proj_size", "proj_size is 2, expected 0"),
     "head: smoothing": (lambda: head(label_smoothing=1.1), "label_smoothing", "is 1.1, expected a number from 0 to 1"),
     "head: class weights": (lambda: head(weight=torch.ones(8)), "weight", "[8], expected [9] = [C]"),
     "head: integer weights": (lambda: head(weight=indices(9)), "weight", "weight is int64, expected a float dtype"),

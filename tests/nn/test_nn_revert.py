@@ -154,12 +154,12 @@ def mixed():
     gate = nn.Hardsigmoid()
     model = nn.Module()
     model.rnn, model.gate, model.again = nn.LSTM(4, 3), gate, nn.Sequential(nn.Linear(3, 3), gate)
-    model.projected, model.mine, model.ours = nn.LSTM(4, 3, proj_size=2), Mine(4, 3), Ours(4, 3)
+    model.changed, model.mine, model.ours = nn.LSTM(4, 3), Mine(4, 3), Ours(4, 3)
+    model.changed.bidirectional = True
     model.already = aclgrad.nn.Hardsigmoid()
     return model
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_the_report_of_convert():
     model, report = aclgrad.nn.convert(mixed(), report=True)
     assert [(entry.name, entry.was, entry.now) for entry in report.changed] == [
@@ -167,19 +167,19 @@ def test_the_report_of_convert():
         ("gate, again.1", nn.Hardsigmoid, aclgrad.nn.Hardsigmoid),
     ]
     assert [(entry.name, entry.was, entry.has_twin) for entry in report.stayed] == [
-        ("projected", nn.LSTM, True),
+        ("changed", nn.LSTM, True),
         ("mine", Mine, False),
     ]
     assert str(report).splitlines() == [
         "module         was                   is                      why it stayed",
         "rnn            torch.nn.LSTM         aclgrad.nn.LSTM",
         "gate, again.1  torch.nn.Hardsigmoid  aclgrad.nn.Hardsigmoid",
-        "projected      torch.nn.LSTM         torch.nn.LSTM           "
-        "proj_size is 2, expected 0: h is not projected here",
+        "changed        torch.nn.LSTM         torch.nn.LSTM           "
+        "bidirectional is True, expected False: the module's weights were made for that",
         f"mine           {__name__}.Mine   {__name__}.Mine     "
         "it is a subclass of torch.nn.LSTM and may compute something else",
     ]
-    assert [type(module) for module in (model.mine, model.ours, model.projected)] == [Mine, Ours, nn.LSTM]
+    assert [type(module) for module in (model.mine, model.ours, model.changed)] == [Mine, Ours, nn.LSTM]
 
 
 def test_the_report_of_revert():
@@ -200,7 +200,6 @@ def test_a_report_of_nothing():
     assert entry.name == "(the model)"
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_what_is_logged(caplog):
     with caplog.at_level(logging.INFO, "aclgrad.nn"):
         aclgrad.nn.convert(mixed())
@@ -210,11 +209,12 @@ def test_what_is_logged(caplog):
     assert (told.levelno, warned.levelno, nothing.levelno) == (logging.INFO, logging.WARNING, logging.INFO)
     assert told.getMessage() == (
         "convert: rnn is aclgrad.nn.LSTM, gate, again.1 is aclgrad.nn.Hardsigmoid; "
-        "projected stays torch.nn.LSTM: proj_size is 2, expected 0: h is not projected here; "
+        "changed stays torch.nn.LSTM: bidirectional is True, expected False: the module's weights were made for that; "
         f"mine stays {__name__}.Mine: it is a subclass of torch.nn.LSTM and may compute something else"
     )
     assert warned.getMessage() == (
-        "convert: projected stays torch.nn.LSTM: proj_size is 2, expected 0: h is not projected here"
+        "convert: changed stays torch.nn.LSTM: "
+        "bidirectional is True, expected False: the module's weights were made for that"
     )
     assert nothing.getMessage() == "convert: nothing changed"
 

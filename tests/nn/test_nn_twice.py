@@ -43,6 +43,9 @@ CASES = {
     "Hardsigmoid": (nn.Hardsigmoid, sequences(7)),
     "SyncBatchNorm": (lambda: nn.SyncBatchNorm(3, track_running_stats=False), sequences(4, 3, 2)),
     "SyncBatchNorm, plain": (lambda: nn.SyncBatchNorm(3, affine=False, momentum=None), sequences(4, 3)),
+    "BatchNorm1d": (lambda: nn.BatchNorm1d(3, track_running_stats=False), sequences(4, 3)),
+    "BatchNorm2d, plain": (lambda: nn.BatchNorm2d(2, affine=False, momentum=None), sequences(3, 2, 2, 2)),
+    "BatchNorm3d, in use": (lambda: nn.BatchNorm3d(2).eval(), sequences(2, 2, 1, 2, 1)),
     "head": (lambda: Head(bias=True), sequences(4, 3)),
     "head, every option": (
         lambda: Head(reduction="none", label_smoothing=0.1, softcap=2.0, logit_scale=0.7, z_loss=0.1,
@@ -83,10 +86,13 @@ def penalised(module, x):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("make", [lambda: nn.LSTM(4, 5, 2), lambda: nn.SyncBatchNorm(4)], ids=["LSTM", "SyncBatchNorm"])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.LSTM(4, 5, 2), lambda: nn.SyncBatchNorm(4), lambda: nn.BatchNorm1d(4)],
+    ids=["LSTM", "SyncBatchNorm", "BatchNorm1d"],
+)  # fmt: skip
 def test_a_gradient_penalty(make, dtype):
     torch.manual_seed(0)
-    module = make() if isinstance(make(), nn.SyncBatchNorm) else make().to(dtype)
+    module = make().to(dtype) if isinstance(make(), nn.LSTM) else make()
     assert_same_as_torch(module, Data(dtype).normal(6, 4, 4), run=penalised)
 
 

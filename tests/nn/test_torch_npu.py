@@ -33,7 +33,29 @@ SIGNATURES = {
         "(grad_y, grad_hy, grad_cy, input, hx, params, i, j, f, o, h, c, tanhc, has_biases, num_layers, dropout, "
         "train, bidirectional, *, batch_first=False, batch_sizes=None)"
     ),
+    "npu_lstm": (
+        "(input, weight, bias, seq_mask, h, c, has_biases, num_layers, dropout, train, bidirectional, batch_first, "
+        "flag_seq, direction)"
+    ),
+    "npu_lstm_backward": (
+        "(grady, gradh, gradc, input, weight, bias, hx, cx, y_output, h_output, c_output, i, j, f, o, tanhc)"
+    ),
+    "npu_lstm_data": (
+        "(input, batch_sizes, weight, bias, seq_mask, h, c, has_biases, num_layers, dropout, train, bidirectional, "
+        "batch_first, flag_seq, direction)"
+    ),
+    "npu_lstm_data_backward": (
+        "(grady_opt, gradh_opt, gradc_opt, input, batch_sizes, weight, bias, init_h, init_c, y, h, c, i, j, f, o, "
+        "tanhc, flag_direction)"
+    ),
+    "npu_lstm_cell": "(input, w_ih, w_hh, h, c, b_ih=None, b_hh=None)",
+    "npu_lstm_cell_backward": (
+        "(grady, gradh, gradc, input, w_ih, w_hh, h, c, y_output, h_output, c_output, i, j, f, o, tanhc)"
+    ),
+    "batch_norm_reduce": "(input, eps)",
+    "batch_norm_gather_stats_update": "(input, mean, invstd, running_mean, running_var, momentum, eps, counts)",
 }
+"""As op-plugin's `op_plugin_functions.yaml` publishes them."""
 ALIASES = {
     "fused_linear_online_max_sum": "npu_fused_linear_online_max_sum",
     "fused_cross_entropy_loss_with_max_sum": "npu_fused_cross_entropy_loss_with_max_sum",

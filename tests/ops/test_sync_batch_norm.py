@@ -24,7 +24,7 @@ def test_is_the_gradient_of_batch_norm(shape, weighted, backend):
     torch.manual_seed(0)
     x = (torch.randn(shape, dtype=torch.float64) * 2 + 1).requires_grad_()
     weight = torch.randn(4, dtype=torch.float64) if weighted else None
-    y, mean, invstd = reference.batch_norm(x, weight, 1e-5)
+    y, mean, invstd, *_ = reference.batch_norm(x, weight, None, None, None, 0.1, 1e-5)
     grad = torch.randn_like(y)
     (want,) = torch.autograd.grad(y, x, grad)
     data = x.detach()
@@ -38,7 +38,7 @@ def test_is_the_gradient_of_batch_norm(shape, weighted, backend):
 def test_processes_together_give_the_gradient_of_the_whole_batch():
     torch.manual_seed(1)
     x = torch.randn(8, 3, 5, dtype=torch.float64, requires_grad=True)
-    y, mean, invstd = reference.batch_norm(x, None, 1e-5)
+    y, mean, invstd, *_ = reference.batch_norm(x, None, None, None, None, 0.1, 1e-5)
     grad = torch.randn_like(y)
     (want,) = torch.autograd.grad(y, x, grad)
     shards = [(0, 2), (2, 3), (3, 8)]

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 
 import torch
 from typer.testing import CliRunner
@@ -62,4 +63,8 @@ generated.loader.exec_module(generate)
 texts = {path.name: text for path, text in generate.generated().items()}
 assert "def aclnnSoftsignBackward(" in texts["aclnn.pyi"] and "`softsign_backward`" in texts["operators.md"]
 assert ("from .ops.softsign.module import *" in texts["nn.pyi"]) is not bare
+
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+text = importlib.import_module("website.operator_page").page(lookup("softsign_backward"))
+assert "```math" in text and "| `grad_output` | `gradOutput` |" in text and "aclnnSoftsignBackward(" in text
 print("found in every door", file=sys.stderr)

@@ -10,7 +10,7 @@ from aclgrad.testing import judge
 from aclgrad.testing.precision import measures as of
 from aclgrad.testing.precision import statistics
 from aclgrad.testing.precision.elements import precision_of
-from aclgrad.testing.precision.places import BINS, ROWS, Places
+from aclgrad.testing.precision.places import BINS, COLUMNS, ROWS, Places
 from aclgrad.testing.precision.standards import all_measures
 from aclgrad.testing.precision.statistics import flat, measure
 from aclgrad.testing.precision.watchers import EXACT, Histogram, Worst
@@ -100,7 +100,21 @@ def test_what_is_not_finite_is_counted_apart(pieces):
     assert [bad.place for bad in worst.misplaced] == [6, 7, 8, 9]
 
 
-SHAPES = [(), (1,), (5,), (1000,), (3, 200), (200, 3), (4, 5, 6, 7), (2, 1, 3, 97), (1, 300), (97, 2), (0, 4), (3, 0)]
+SHAPES = [
+    (),
+    (1,),
+    (5,),
+    (1000,),
+    (3, 200),
+    (200, 3),
+    (4, 5, 6, 7),
+    (2, 1, 3, 97),
+    (1, 300),
+    (97, 2),
+    (3, 5000),
+    (0, 4),
+    (3, 0),
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -117,7 +131,7 @@ def test_errors_are_found_where_they_lie(shape, pieces):
         assert places.along[d].tolist() == expected
     if found.numel():
         lines = errors.reshape(-1, shape[-1] if shape else 1)
-        height, width = -(-lines.shape[0] // ROWS), -(-lines.shape[1] // BINS)
+        height, width = -(-lines.shape[0] // ROWS), -(-lines.shape[1] // COLUMNS)
         cells = [[float(cell.max()) for cell in rows.split(width, 1)] for rows in lines.split(height)]
         assert places.map.tolist() == cells
         line = errors.reshape(-1)

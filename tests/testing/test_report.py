@@ -11,7 +11,6 @@ from outputs import right
 from aclgrad.core.registry import lookup, operators
 from aclgrad.testing import verify
 from aclgrad.testing.precision.places import Places
-from aclgrad.testing.report import svg
 
 VOID = {"meta", "br"}
 
@@ -83,7 +82,7 @@ def test_a_page_names_the_place_of_an_error(wrong, tmp_path):
     text = wrong.write(tmp_path / "report.html").read_text(encoding="utf-8")
     dx, weights = (wrong.calls[0].outputs[k] for k in (0, 3))
     allowed = next(c.limit for c in dx.judgements["rule"].criteria if c.what == "largest error")
-    assert svg.bad_indices(dx.places, allowed) == ["dimension 0 (of 4): 1"]
+    assert dx.places.beyond(allowed) == ["dimension 0 (of 4): 1"]
     assert weights.name == "dparamsOut[0]"
     assert "<li>dimension 0 (of 4): 1</li>" in text
     assert f"<li>dimension 0 (of {weights.shape[0]}): 2–3</li>" in text
@@ -91,11 +90,14 @@ def test_a_page_names_the_place_of_an_error(wrong, tmp_path):
 
 
 def test_ranges_of_indices_are_told_in_words():
-    places = Places((500, 7))
-    places.along[0][[0, 1, 5]] = 1.0  # each of six indices
-    assert svg.bad_indices(places, 0.5) == ["dimension 0 (of 500): 0–11, 30–35"]
-    places.along[0][::2] = 1.0
-    assert svg.bad_indices(places, 0.5)[0].endswith("more ranges")
+    places = Places((500, 20_000, 7))  # of which a cell stands for five
+    places.along[0][[0, 1, 5]] = 1.0
+    places.along[1][3:] = 1.0
+    assert places.beyond(0.5) == ["dimension 0 (of 500): 0–1, 5", "dimension 1 (of 20000): 15–19999"]
+    places.along[0][:] = torch.arange(500) % 2
+    assert places.beyond(0.5)[0].endswith("more ranges")
+    places.along[0][:300] = 1.0  # of 500, and every second of the others
+    assert [told.split(":")[0] for told in places.beyond(0.5)] == ["dimension 1 (of 20000)"]
 
 
 def test_a_report_shows_itself_in_a_terminal(wrong, capsys):

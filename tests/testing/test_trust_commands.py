@@ -11,6 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from aclgrad.core.registry import aclnn_operators, operators
 from aclgrad.frontends.cli import app
 from aclgrad.testing.data.calls import drawn
 from aclgrad.testing.report.forms import COLUMNS
@@ -56,11 +57,19 @@ def test_right_wrong_and_missing_outputs_differ_by_the_exit_code(golden):
     assert code == 1
     assert "not precise enough by the standard rule" in said
     assert "the worst elements of out" in said and "gradOutput[" in said and "self[" in said
+    code, said = run("verify", OPERATOR, "--dump", golden / "mine")
+    assert code == 2 and "mine holds none; inputs, or --inputs, names another folder" in said
     (golden / "mine" / "out.npy").unlink()
     code, said = verify(golden)
     assert code == 2
     assert "holds no tensors" in said and "cannot compare" in said
     assert run("verify", OPERATOR, "--dump", golden / "nowhere")[0] == 2
+
+
+def test_an_empty_folder_is_right_for_no_operator(tmp_path):
+    for operator in operators():
+        code, said = run("verify", operator.spec.name, "--dump", tmp_path)
+        assert code == 2 and "holds no tensors" in said, operator
 
 
 def test_reports_for_machines(golden):
@@ -152,8 +161,6 @@ def test_random_calls_are_the_same_for_the_same_seed(tmp_path):
 
 
 def test_every_operator_can_be_drawn():
-    from aclgrad.core.registry import aclnn_operators
-
     for operator in aclnn_operators():
         samples = list(drawn(operator, 6, None, 5))
         assert len({str(sample.origin) for sample in samples}) > 1, operator

@@ -103,6 +103,19 @@ class ReferenceLaunch:
                     member.copy_(part)
 
 
+class Skipped:
+    """Phase two of a call for which the vendor's code writes nothing."""
+
+    workspace = 0
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Write nothing."""
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing is written, as in the vendor's code"
+
+
 def widen(value: Any, dtype: torch.dtype = torch.float64) -> Any:
     """Floating-point tensors, also inside lists, in `dtype`; everything else as it is."""
     if isinstance(value, torch.Tensor):

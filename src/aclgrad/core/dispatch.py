@@ -60,7 +60,9 @@ def require_memory(label: str, tensor: torch.Tensor) -> None:
         raise NotInMemory(f"{label} is a lazily negated view, expected resolve_neg() of it", label)
     if tensor._is_zerotensor():
         raise NotInMemory(f"{label} is a tensor of zeros without memory, expected clone() of it", label)
-    kind = "a tensor on the meta device" if tensor.is_meta else f"a {type(tensor).__name__} that torch wraps or traces"
+    kind = f"a {type(tensor).__name__} that torch wraps or traces"
+    if tensor.device.type not in ("cpu", "cuda"):
+        kind = f"a tensor on the {tensor.device.type} device"
     raise NotInMemory(f"{label} is {kind}, expected a tensor with memory of its own", label)
 
 

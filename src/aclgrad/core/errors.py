@@ -5,6 +5,7 @@ AclgradError                    561000  something failed inside aclgrad
 ├── InvalidArgument             161002  a dtype, shape, format, value or alias is not legal
 │   ├── WrongType               161002  a Python object of the wrong kind
 │   └── BadDump                 161002  a file or a folder of tensors is not what it should be
+├── CommunicationError          561000  a rank of a process group died, hung or came with other sizes
 ├── DeviceMemoryError           361001  an address that is not (or no longer) device memory, or too small
 └── Unsupported                 361001  legal, but not on this platform
     ├── Prevented               361001  a setting or a folder of the user's stands in the way
@@ -42,6 +43,10 @@ class WrongType(InvalidArgument, TypeError):
 
 class BadDump(InvalidArgument):
     """A file or a folder does not hold the tensors it should; `argument` is the parameter concerned, if it is one."""
+
+
+class CommunicationError(AclgradError, RuntimeError):
+    """What ranks have to exchange did not arrive: one died, hung past the group's timeout, or sent another size."""
 
 
 class DeviceMemoryError(AclgradError, RuntimeError):

@@ -6,15 +6,16 @@ call is plan + allocate + launch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import torch
+from torch.autograd import profiler
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import memory
 from .autograd import count_writes
-from .backends import Launch, choose, total_bytes
+from .backends import Launch, Skipped, choose, total_bytes
 from .binding import fingerprint, take
 from .dispatch import NotInMemory, dispatched, is_watched, require_memory, wants_dispatch
 from .errors import InvalidArgument
@@ -23,6 +24,8 @@ from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_th
 from .spec import Call, OpSpec, OutList, Param
 
 PLAN_CACHE_SIZE = 2048
+
+T = TypeVar("T")
 
 
 class Plan:
@@ -108,6 +111,24 @@ def _take(params: Sequence[Param], values: Sequence[Any], strict: bool) -> dict[
     }
 
 
+class Remembered(Generic[T]):
+    """What is made of the metadata of a call's arguments, made once: a plan of something else than a launch."""
+
+    def __init__(self, make: Callable[..., T], operator: Operator) -> None:
+        self._make, self._operator = make, operator
+        self._made: dict[Any, T] = {}
+
+    def __call__(self, args: Sequence[Any], *beside: Any) -> T:
+        """For these arguments of the operator, all of them, and what `make` takes beside."""
+        key = (fingerprint(args), *beside)
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= PLAN_CACHE_SIZE:
+                self._made.clear()
+            found = self._made[key] = self._make(self._operator.judge(args)[0], *beside)
+        return found
+
+
 class Operator:
     """A registered contract that can be called.
 
@@ -153,7 +174,11 @@ class Operator:
         if self.spec.value_rule is not None and plan.device.type == "cpu":
             self.spec.value_rule(args)
         scratch = plan.workspace()
-        plan.launch(args, outs, scratch)
+        if profiler._is_profiler_enabled:
+            with profiler.record_function(f"aclgrad.{self.spec.name} on {plan.backend}"):
+                plan.launch(args, outs, scratch)
+        else:
+            plan.launch(args, outs, scratch)
         memory.give_back(scratch)
         if out is not None or self.spec.updated:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))
@@ -168,20 +193,22 @@ class Operator:
         asked: bool = False,
         strict: bool = False,
         soc: str | None = None,
+        binary: bool = False,
     ) -> Plan:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
         if len(args) < self._arity:
             args = self.spec.completed(args)
-        key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc)
+        key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc, binary)
         try:
             plan = self._plans.get(key)
         except TypeError:  # of something that cannot be hashed the takers will say what it is
             plan, key = None, None
         if plan is None:
-            call, produced = self.judge(args, outs, asked, strict, soc)
+            call, produced = self.judge(args, outs, asked, strict, soc, binary)
             self._require_memory(args, outs, strict)
             with _disable_current_modes():  # what a plan allocates is real, whoever replaces tensors around it
-                plan = Plan(call, produced, *choose(call, backend))
+                skipped = binary and self.spec.skipped(call)
+                plan = Plan(call, produced, *(("none", Skipped()) if skipped else choose(call, backend)))
             if len(self._plans) >= PLAN_CACHE_SIZE:
                 self._plans.clear()
             if key is not None:
@@ -201,12 +228,13 @@ class Operator:
         asked: bool = False,
         strict: bool = False,
         soc: str | None = None,
+        binary: bool = False,
     ) -> tuple[Call, tuple[Value, ...]]:
         """The call, judged by the contract, and the metadata of what it produces (None: not produced)."""
         spec = self.spec
         given = _take(spec.outs, (None,) * len(spec.outs) if outs is None else outs, strict)
         values = {**_take(spec.args, args, strict), **given}
-        call = Call(spec, values, strict, soc)
+        call = Call(spec, values, strict, soc, binary)
         for rule in (*spec.rules, outputs_are_as_derived, one_device, outputs_do_not_overlap_themselves):
             rule(call)
         produced = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from types import ModuleType
 
@@ -13,14 +13,36 @@ from .plan import Operator
 from .spec import OpSpec
 
 _OPERATORS: dict[str, Operator] = {}
+_followers: list[Callable[[Operator], None]] = []
 
 
 def register(spec: OpSpec) -> Operator:
     """Make a contract callable and known under its name."""
-    if spec.name in _OPERATORS:
-        raise ValueError(f"operator {spec.name} is registered twice")
-    _OPERATORS[spec.name] = operator = Operator(spec)
+    taken = _OPERATORS.get(spec.name) or next(
+        (o for o in _OPERATORS.values() if spec.aclnn == o.spec.aclnn != ""), None
+    )
+    if taken is not None:
+        raise ValueError(
+            f"operator {spec.name}{f' = {spec.aclnn}' if spec.aclnn else ''} of {spec.package} is registered twice, "
+            f"{taken.spec.package} has it"
+        )
+    operator = Operator(spec)
+    for follower in _followers:
+        follower(operator)
+    _OPERATORS[spec.name] = operator
     return operator
+
+
+def follow(follower: Callable[[Operator], None]) -> None:
+    """Tell `follower` now of every operator, and later of each that is registered."""
+    for operator in _OPERATORS.values():
+        follower(operator)
+    _followers.append(follower)
+
+
+def forget(name: str) -> None:
+    """Take back the registration of an operator that no door knows of yet."""
+    del _OPERATORS[name]
 
 
 def operators() -> Iterator[Operator]:

@@ -147,6 +147,16 @@ Rule: TypeAlias = "Callable[[Call], None]"
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Where CANN's document of an operator and its code differ, in words. What is not `imitated` is as documented."""
+
+    question: str
+    document: str
+    binary: str
+    imitated: bool = True
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """The contract of one operator.
 
@@ -158,7 +168,8 @@ class OpSpec:
     outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata
     cannot tell, `value_rule` finds in the arguments' values; only a CPU's are looked at, since nobody waits for a
     device. What is legal and probably not meant, `remark` puts into words for the aclnn door. `unread`
-    names the tensors that are given and whose elements nobody looks at.
+    names the tensors that are given and whose elements nobody looks at. `differences` are those between the document
+    and the vendor's code, which writes nothing in calls that are `skipped`.
     """
 
     name: str
@@ -171,6 +182,8 @@ class OpSpec:
     value_rule: Callable[[Sequence[Any]], None] | None = None
     remark: Callable[[Call], str | None] = lambda call: None
     unread: Callable[[Call], Sequence[str]] = lambda call: ()
+    differences: tuple[Difference, ...] = ()
+    skipped: Callable[[Call], bool] = lambda call: False
     reference_options: Callable[[Call], dict[str, Any]] = lambda call: {}
     package: str = ""
     summary: str = ""
@@ -222,13 +235,15 @@ class Call:
     """The values of one call seen through one door: metadata for tensors, the values themselves for attributes.
 
     `strict` is the aclnn door, which holds to the document; the Python door is generous. `soc` names the chip the
-    aclnn door imitates. Outputs that the caller did not supply are absent until the plan derives them.
+    aclnn door imitates; `binary` says that it does what the vendor's code does, and not what the document says.
+    Outputs that the caller did not supply are absent until the plan derives them.
     """
 
     spec: OpSpec
     values: Mapping[str, Value]
     strict: bool
     soc: str | None = None
+    binary: bool = False
     _dims: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Any:

@@ -5,9 +5,12 @@ read, or whose seal is broken, is compiled anew and replaced; what cannot be wri
 once. The seal is a hash of the contents and of what they were made for, so neither half a file nor another kernel's is
 ever executed. It guards against accidents, not against whoever may write to the folder.
 
-The folder lies in the one that ACLGRAD_CACHE names; else numba decides (NUMBA_CACHE_DIR, else beside the source, else
-the user's cache folder). numba's own files are an index and the code apart from it, which processes that write at once
-can leave at odds.
+Of several processes that need a kernel at the same time, as those of a torchrun do, one compiles it while the others
+wait for its file; where files cannot be locked, or that takes too long, each compiles.
+
+numba decides where the folder lies (NUMBA_CACHE_DIR, else ours, `core/cache.py`, else beside the source, else the
+user's cache folder); where all these cannot be written, it is a temporary one. numba's own files are an index and the
+code apart from it, which processes that write at once can leave at odds.
 """
 
 from __future__ import annotations
@@ -15,22 +18,34 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+import time
 import uuid
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.serialize import dumps
 
-from ..core.caches import CACHE_VARIABLE, chosen_cache
+from ..core import cache
 from .parts import KernelCompiler
 
-SUFFIX = ".nbc"
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
+SUFFIX, KIND = ".nbc", "kernels"
+NOT_KEPT = "are not kept, and each process compiles them anew"
+PATIENCE, LOOK = 60.0, 0.02
+"""Seconds that somebody else may compile, and between two looks whether it has ended."""
+
 _SEAL = hashlib.sha256().digest_size
 _log = logging.getLogger(__name__)
 
@@ -44,60 +59,37 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
     code: Any = CFunc(function, types, locals={}, options=dict(options), pipeline_class=KernelCompiler)
     try:
         code._cache = Store(function, family)
-    except (OSError, RuntimeError) as nowhere:  # numba has no better class for "no locator available"
-        _warn(f"no folder for them can be written ({nowhere})")
-    code.compile()
+    except (OSError, RuntimeError) as nowhere:
+        _warn(NOT_KEPT, f"no folder for them can be written ({nowhere})")
+    try:
+        code.compile()
+    finally:
+        if isinstance(code._cache, Store):
+            code._cache.unlock()
     return code
-
-
-class _Chosen:
-    """The folder that ACLGRAD_CACHE names, as numba asks for it. What cannot be written may yet be read."""
-
-    def __init__(self, folder: Path, source: Path) -> None:
-        self._source = source
-        home = source.absolute().parent
-        self._folder = folder / f"{home.name}_{hashlib.sha256(str(home).encode()).hexdigest()[:16]}"
-
-    @classmethod
-    def from_function(cls, _function: Any, file: str) -> _Chosen | None:
-        """The folder for kernels of a source file, if one is chosen."""
-        folder = chosen_cache("cpu")
-        return None if folder is None else cls(folder, Path(file))
-
-    def get_cache_path(self) -> str:
-        """Where files go."""
-        return str(self._folder)
-
-    def get_source_stamp(self) -> tuple[float, int]:
-        """What numba tells versions of a source apart by; kernels have the text's digest in their names."""
-        found = self._source.stat()
-        return found.st_mtime, found.st_size
-
-    def get_disambiguator(self) -> str:
-        """What else a file's name has to tell: nothing."""
-        return ""
-
-
-class _Files(CompileResultCacheImpl):
-    """numba's way to write a kernel, and to choose the folder."""
-
-    _locator_classes = [_Chosen, *CompileResultCacheImpl._locator_classes]  # noqa: RUF012  # numba's own form
 
 
 class Store(FunctionCache):
     """What numba asks for a kernel's code, and gives it to. Nothing that happens to a file is an error here."""
 
-    _impl_class = _Files
-
     def __init__(self, function: Any, family: str) -> None:
-        super().__init__(function)
+        try:
+            with _located(cache.chosen(KIND)):
+                super().__init__(function)
+        except RuntimeError as nowhere:  # numba has no better class for "no locator available"
+            with _located(cache.temporary(KIND)):
+                super().__init__(function)
+            _warn(f"are kept in {self.cache_path} alone", nowhere)
         self._folder = Path(self.cache_path)
         self._family = family
+        self._locked: tuple[Path, Any] | None = None
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """The kernel as `save_overload` was given it, or None."""
+        """The kernel as `save_overload` was given it, or None; then nobody else compiles it until `unlock`."""
         target.refresh()
         identity, path = self._identity(signature, target.codegen())
+        if not path.exists():
+            self._lock(path)
         try:
             sealed = path.read_bytes()
         except FileNotFoundError:
@@ -123,11 +115,44 @@ class Store(FunctionCache):
             self._folder.mkdir(parents=True, exist_ok=True)
             _write(path, _seal(identity, contents) + contents)
         except OSError as error:
-            _warn(f"{self._folder} cannot be written ({error})")
+            _warn(NOT_KEPT, f"{self._folder} cannot be written ({error})")
             return
         for stale in self._older():
             with suppress(OSError):  # another process may have been quicker, or it is somebody else's
                 stale.unlink()
+
+    def _lock(self, path: Path) -> None:
+        """Wait until no other process compiles for this file, if that can be known."""
+        if fcntl is None:
+            return
+        beside = path.with_name(f"{path.name}.lock")
+        end = time.monotonic() + PATIENCE
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = beside.open("wb")
+        except OSError:
+            return
+        self._locked = beside, file
+        while time.monotonic() < end and not path.exists():
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(LOOK)
+            except OSError:
+                return
+            else:
+                return
+
+    def unlock(self) -> None:
+        """Let others have it."""
+        if self._locked is None or fcntl is None:
+            return
+        (beside, file), self._locked = self._locked, None
+        with suppress(OSError):
+            beside.unlink()
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open, too
+        file.close()
 
     def _older(self) -> list[Path]:
         """Files of the same kernel from other sources, those of a process that was killed as it wrote among them."""
@@ -149,6 +174,18 @@ class Store(FunctionCache):
         _log.warning("%s is compiled anew: %s", path, why)
 
 
+@contextmanager
+def _located(folder: Path | None) -> Iterator[None]:
+    """Let numba look at this folder first, unless its user has named another."""
+    named = numba.config.CACHE_DIR
+    if folder is not None and not named:
+        numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = named
+
+
 def _seal(identity: bytes, contents: bytes) -> bytes:
     return hashlib.sha256(identity + contents).digest()
 
@@ -167,15 +204,14 @@ def _write(path: Path, contents: bytes) -> None:
 _warned = False
 
 
-def _warn(why: str) -> None:
-    """Say once in a process that kernels are not kept."""
+def _warn(what: str, why: object) -> None:
+    """Say once in a process that kernels are not kept, or where nobody looks for them."""
     global _warned
     if _warned:
         return
     _warned = True
     warnings.warn(
-        f"compiled CPU kernels are not kept, and each process compiles them anew: {why}; "
-        f"set {CACHE_VARIABLE} to a folder that can be written",
+        f"compiled CPU kernels {what}: {why}; set {cache.VARIABLE} to a folder that can be written",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -18,7 +18,7 @@ from ..core.autograd import Composed, by_formula, has_tangents, restated
 from ..core.dispatch import NAMESPACE, chosen_backend, is_optional_list, lists_for_none, wants_gradient
 from ..core.errors import WrongType
 from ..core.plan import Operator, allocated
-from ..core.registry import operators, part
+from ..core.registry import follow, part
 from ..core.spec import REQUIRED, BoolArray, Flag, Float, InOut, Int, OpSpec, OutList, Param, TensorList
 from ..core.textbook import by_the_book, textbook
 from .torch_autograd import register_autograd
@@ -42,10 +42,13 @@ _TYPES: dict[type[Param], str] = {Flag: "bool", Int: "int", Float: "float", Bool
 
 
 def register() -> None:
-    """Define an op for every operator, and the gradients their families know."""
-    for operator in operators():
-        define(operator)
-        differentiate(operator)
+    """Define an op for every operator, now or when it is registered, and the gradients their families know."""
+    follow(_define_and_differentiate)
+
+
+def _define_and_differentiate(operator: Operator) -> None:
+    define(operator)
+    differentiate(operator)
 
 
 def differentiate(operator: Operator) -> None:
@@ -57,7 +60,7 @@ def differentiate(operator: Operator) -> None:
         return
 
     def in_forward_mode(*args: Any, **flags: bool) -> Any:
-        return _returned(operator, by_the_book(operator, *spec.completed(args), asked=any(flags.values())), args)
+        return returned(operator, by_the_book(operator, *spec.completed(args), asked=any(flags.values())), args)
 
     gradient = known or by_formula(textbook(operator))
     register_autograd(f"{NAMESPACE}::{spec.name}", gradient, in_forward_mode, LIBRARY)
@@ -80,7 +83,7 @@ def _differentiable_update(operator: Operator, known: Composed | None) -> Callab
             if args[k] is not None:
                 followed = wants_gradient([args[k]]) or has_tangents([args[k]]) or not spec.outs
                 args[k].copy_(value if followed else value.detach())
-        return _returned(operator, found[: len(outs)], args)
+        return returned(operator, found[: len(outs)], args)
 
     formula = composed if known is None else known.formula
 
@@ -126,11 +129,11 @@ def define(operator: Operator) -> None:
     def kernel(*args: Any, **flags: bool) -> Any:
         complete = spec.completed(args)  # the dispatcher leaves out what equals its default at the end
         outs = operator.run(complete, backend=chosen_backend.get(), asked=any(flags.values()))
-        return _returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
+        return returned(operator, outs if isinstance(outs, tuple) else (outs,), args)
 
     def fake(*args: Any, **flags: bool) -> Any:
         _, produced = operator.judge(spec.completed(args), asked=any(flags.values()))
-        return _returned(operator, allocated(produced), args)
+        return returned(operator, allocated(produced), args)
 
     LIBRARY.define(schema(spec), tags=TAGS)
     for device in DEVICES:
@@ -182,7 +185,7 @@ def _of_negated(operator: Operator) -> Callable[..., Any]:
     return kernel
 
 
-def _returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
+def returned(operator: Operator, outs: Sequence[Any], args: Sequence[Any]) -> Any:
     """The outputs as an op may return them; whatever comes after them is left out."""
     first = next(arg for arg in args if isinstance(arg, torch.Tensor))
     shown = tuple(

@@ -30,8 +30,9 @@ def convert(model: Model, *, report: Literal[True]) -> tuple[Model, Report]: ...
 def convert(model: Model, *, report: bool = False) -> Model | tuple[Model, Report]:
     """Replace every module of the model that has a twin here; returns the model, or its twin if it is one itself.
 
-    Parameters, buffers and hooks are kept as they are, so an optimiser that knows them need not be told. A module with
-    an option that its twin refuses (an LSTM with `proj_size`) stays torch's, and so does one of a class of your own.
+    Parameters, buffers and hooks are kept as they are, so an optimiser that knows them need not be told. A module
+    whose twin refuses its options (those of an LSTM may be others than its weights were made for) stays torch's, and so
+    does one of a class of your own.
     With `report=True` a `Report` of all these is returned as well; otherwise it is logged.
 
     >>> import torch, aclgrad.nn

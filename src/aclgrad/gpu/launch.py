@@ -20,11 +20,11 @@ import numpy as np
 import torch
 import triton
 
-from ..core.caches import CACHE_VARIABLE, chosen_cache
 from ..core.devices import description
 from ..core.errors import Prevented, Unsupported
 from ..core.first_calls import compiling
 from ..core.words import counted
+from .files import located
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -189,7 +189,8 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     """
     if description(device) is not None:
         return NotCompiled()
-    with torch.cuda.device(device), _explained(), compiling(getattr(function, "__name__", "a kernel")):
+    name = getattr(function, "__name__", "a kernel")
+    with torch.cuda.device(device), located(), _explained(), compiling(name):
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel
@@ -212,23 +213,16 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Triton compiles into files and cannot do without; the error of a full disk does not even name one.
-
-    The folder is the one that ACLGRAD_CACHE names, if it names one: for our kernels alone, others may have their own.
-    """
-    with triton.knobs.cache.scope():
-        chosen = chosen_cache("triton")
-        if chosen is not None:
-            triton.knobs.cache.dir = str(chosen)
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in UNWRITABLE:
-                raise
-            raise Prevented(
-                f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set {CACHE_VARIABLE} or "
-                "TRITON_CACHE_DIR to a folder that can be written, or TMPDIR for the compiler's own files"
-            ) from error
+    """Triton compiles into files and cannot do without; the error of a full disk does not even name one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise Prevented(
+            f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set ACLGRAD_CACHE or "
+            "TRITON_CACHE_DIR to a folder that can be written, or TMPDIR for the compiler's own files"
+        ) from error
 
 
 def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:

@@ -4,6 +4,7 @@ from .cases import Case as Case
 from .cases import Data as Data
 from .cases import Invalid as Invalid
 from .cases import Suite as Suite
+from .checking.gradient import check_gradient as check_gradient
 from .data.golden import write_golden as write_golden
 from .poison import poisoned_memory as poisoned_memory
 from .report.model import Report as Report

@@ -47,9 +47,9 @@ def apply(layout: Callable[[Tensor], Tensor], value: Any) -> Any:
     return value
 
 
-def sentinel(count: int, dtype: torch.dtype) -> Tensor:
-    """A flat buffer whose bytes are all the sentinel."""
-    return torch.full((count * dtype.itemsize,), SENTINEL, dtype=torch.uint8).view(dtype)
+def sentinel(count: int, dtype: torch.dtype, byte: int = SENTINEL) -> Tensor:
+    """A flat buffer whose bytes are all the same."""
+    return torch.full((count * dtype.itemsize,), byte, dtype=torch.uint8).view(dtype)
 
 
 def _row_major(tensor: Tensor) -> tuple[int, ...]:

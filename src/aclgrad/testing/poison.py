@@ -10,10 +10,13 @@ import torch
 from ..core import memory
 from ..core.meta import Meta
 
+NAN = 0xFF
+"""A byte that is NaN in every floating type."""
+
 
 @contextmanager
-def poisoned_memory(byte: int = 0xFF) -> Iterator[None]:
-    """Fill every output and workspace the package allocates with a byte; 0xFF is NaN in every floating type."""
+def poisoned_memory(byte: int = NAN) -> Iterator[None]:
+    """Fill every output and workspace the package allocates with a byte."""
     empty, workspace = memory.empty, memory.workspace
 
     def poisoned_empty(meta: Meta) -> torch.Tensor:
@@ -32,7 +35,7 @@ def poisoned_memory(byte: int = 0xFF) -> Iterator[None]:
         memory.empty, memory.workspace = empty, workspace
 
 
-def fill(tensor: torch.Tensor, byte: int = 0xFF) -> torch.Tensor:
+def fill(tensor: torch.Tensor, byte: int = NAN) -> torch.Tensor:
     """Set every byte of a tensor's elements."""
     flat = torch.full((tensor.numel() * tensor.element_size(),), byte, dtype=torch.uint8)
     pattern = flat.view(tensor.dtype).view(tensor.shape) if tensor.numel() else flat[:0].view(tensor.dtype)

@@ -481,3 +481,139 @@ static void right_timeout_of_a_synchronisation(aclrtStream stream)
     aclrtQueryEventStatus(event, &status);
     aclrtDestroyEvent(event);
 }
+
+// failed-call
+static void wrong_tensor_destroyed_twice(aclrtStream)
+{
+    aclTensor *tensor = floats(nullptr);
+    aclDestroyTensor(tensor);
+    aclDestroyTensor(tensor);  // here
+}
+
+// failed-call
+static void wrong_member_destroyed_after_its_list(aclrtStream)
+{
+    aclTensor *members[] = {floats(nullptr)};
+    aclTensorList *list = aclCreateTensorList(members, 1);
+    aclDestroyTensorList(list);
+    aclDestroyTensor(members[0]);  // here
+}
+
+// failed-call
+static void wrong_host_memory_freed_as_device_memory(aclrtStream)
+{
+    void *memory = nullptr;
+    aclrtMallocHost(&memory, 32);
+    aclrtFree(memory);  // here
+    aclrtFreeHost(memory);
+}
+
+// stream-race
+static void wrong_one_output_of_two_streams(aclrtStream stream)
+{
+    aclrtStream other = nullptr;
+    aclrtCreateStream(&other);
+    Operands first, second;
+    first.run(stream);
+    aclOpExecutor *executor = plan(second.tensors[0], second.tensors[1], first.tensors[2]);
+    aclnnHardsigmoidBackward(nullptr, 0, executor, other);  // here
+    aclrtSynchronizeDevice();
+    aclrtDestroyStream(other);
+}
+
+// event-never-recorded
+static void wrong_time_between_events_without_a_record(aclrtStream)
+{
+    aclrtEvent first = nullptr, second = nullptr;
+    float milliseconds = 0;
+    aclrtCreateEvent(&first);
+    aclrtCreateEvent(&second);
+    aclrtEventElapsedTime(&milliseconds, first, second);  // here
+    aclrtDestroyEvent(first);
+    aclrtDestroyEvent(second);
+}
+
+static void right_rows_uploaded_with_a_pitch(aclrtStream stream)
+{
+    Operands operands;
+    const float host[8] = {};
+    void *memory = nullptr;
+    aclrtMalloc(&memory, 32, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclrtMemcpy2d(memory, 16, host, 16, 16, 2, ACL_MEMCPY_HOST_TO_DEVICE);
+    aclTensor *grad = floats(memory);
+    run(grad, operands.tensors[1], operands.tensors[2], stream);
+    aclrtSynchronizeStream(stream);
+    aclDestroyTensor(grad);
+    aclrtFree(memory);
+}
+
+static void right_tensors_of_two_streams_in_one_block(aclrtStream stream)
+{
+    aclrtStream other = nullptr;
+    aclrtCreateStream(&other);
+    char *memory = static_cast<char *>(device(6 * 512));
+    aclTensor *tensors[6];
+    for (int k = 0; k < 6; k++) {
+        tensors[k] = floats(memory + 512 * k);
+    }
+    run(tensors[0], tensors[1], tensors[2], stream);
+    run(tensors[3], tensors[4], tensors[5], other);
+    aclrtSynchronizeStream(stream);
+    aclrtSynchronizeStream(other);
+    for (aclTensor *tensor : tensors) {
+        aclDestroyTensor(tensor);
+    }
+    aclrtFree(memory);
+    aclrtDestroyStream(other);
+}
+
+static void right_asked_until_it_is_done(aclrtStream stream)
+{
+    Operands operands;
+    operands.run(stream);
+    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    while (status != ACL_STREAM_STATUS_COMPLETE) {
+        aclrtStreamQuery(stream, &status);
+    }
+    float host[8];
+    aclrtMemcpy(host, 32, operands.memory[2], 32, ACL_MEMCPY_DEVICE_TO_HOST);
+}
+
+static void add_one(void *number)
+{
+    *static_cast<float *>(number) += 1;
+}
+
+static void right_host_function_behind_a_copy(aclrtStream stream)
+{
+    void *memory = device(32), *host = nullptr;
+    aclrtMallocHost(&host, 32);
+    aclrtMemcpyAsync(host, 32, memory, 32, ACL_MEMCPY_DEVICE_TO_HOST, stream);
+    aclrtLaunchHostFunc(stream, add_one, host);
+    aclrtSynchronizeStream(stream);
+    aclrtFreeHost(host);
+    aclrtFree(memory);
+}
+
+static void right_another_thread_waits_for_the_event(aclrtStream stream)
+{
+    Operands operands;
+    operands.run(stream);
+    aclrtEvent event = nullptr;
+    aclrtContext context = nullptr;
+    aclrtCreateEvent(&event);
+    aclrtRecordEvent(event, stream);
+    aclrtGetCurrentContext(&context);
+    std::thread([&] {
+        aclrtStream mine = nullptr;
+        float host[8];
+        aclrtSetCurrentContext(context);
+        aclrtCreateStream(&mine);
+        aclrtStreamWaitEvent(mine, event);
+        aclrtMemcpyAsync(host, 32, operands.memory[2], 32, ACL_MEMCPY_DEVICE_TO_HOST, mine);
+        aclrtSynchronizeStream(mine);
+        aclrtDestroyStream(mine);
+    }).join();
+    aclrtSynchronizeStream(stream);
+    aclrtDestroyEvent(event);
+}

@@ -75,7 +75,9 @@ def member(name: str, value: Any, enum: type[EnumT]) -> EnumT:
     try:
         return enum(number)
     except ValueError:
-        raise InvalidArgument(f"{name} is {shown(number)}, expected a number of {enum.__name__}", name) from None
+        known = [f"{item.name} = {item.value}" for item in enum]
+        expected = known[0] if len(known) == 1 else f"one of {known[0]} to {known[-1]}"
+        raise InvalidArgument(f"{name} is {shown(number)}, expected {expected}", name) from None
 
 
 def optional_path(name: str, value: Any) -> str | None:

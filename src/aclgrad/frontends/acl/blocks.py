@@ -107,6 +107,7 @@ class Heap:
         self._addresses: list[int] = []
         self._kept: deque[Block] = deque()
         self._kept_bytes = 0
+        self.guests: Callable[[int], Block | None] | None = None  # finds memory of its kind that others have allocated
         findings.leak_source(self.leaks)
 
     def allocate(self, size: int, device: int = 0) -> Block:
@@ -127,12 +128,12 @@ class Heap:
             insort(self._addresses, block.address)
         return block
 
-    def free(self, address: int) -> Block:
+    def free(self, address: int, name: str = "address") -> Block:
         """Forget the block that starts at `address`; its borrowers lose their views."""
         with self.lock:
             block = self._blocks.get(address)
             if block is None or not block.alive:
-                raise AclRuntimeError(AclError.ACL_ERROR_RT_MEMORY_FREE, self._not_a_start(address))
+                raise AclRuntimeError(AclError.ACL_ERROR_RT_MEMORY_FREE, self._not_a_start(name, address))
             block.alive = False
             self.used -= block.size
             self._origins.pop(address, None)
@@ -155,10 +156,10 @@ class Heap:
             return block
         with self.lock:
             index = bisect_right(self._addresses, address) - 1
-            if index < 0:
-                return None
-            block = self._blocks[self._addresses[index]]
-        return block if address < block.end else None
+            block = self._blocks[self._addresses[index]] if index >= 0 else None
+        if block is not None and address < block.end:
+            return block
+        return None if self.guests is None else self.guests(address)
 
     def view(
         self,
@@ -218,13 +219,13 @@ class Heap:
             f"size is {size}, but only {left} bytes of {self.what} memory are free",
         )
 
-    def _not_a_start(self, address: int) -> str:
+    def _not_a_start(self, name: str, address: int) -> str:
         inside = self.find(address)
         if inside is None:
             found = "in a freed block" if engines.current.owns(address) else "in no block"
         else:
             found = f"{address - inside.address} bytes inside a {'live' if inside.alive else 'freed'} block"
-        return f"address {address:#x} is {found}, expected the start of a live {self.what} block"
+        return f"{name} {address:#x} is {found}, expected the start of a live {self.what} block"
 
 
 def _host_memory(nbytes: int, _: int) -> tuple[int, torch.Tensor]:

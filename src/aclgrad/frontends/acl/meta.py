@@ -18,7 +18,7 @@ from .boundary import AclRuntimeError, aclnn_call, after, code_only, instead, to
 from .enums import SUCCESS
 from .findings import Kind
 from .handles import Table
-from .process import check_config
+from .process import read_config
 from .tensors import (
     BOOL_ARRAYS,
     FLOAT_ARRAYS,
@@ -46,7 +46,7 @@ ShapeGetter = Callable[[Any], tuple[tuple[int, ...], int, int]]
 def aclnnInit(configPath: Any = None) -> int:
     """Initialise the operator library, which needs none; a configuration must be readable all the same."""
     try:
-        check_config(optional_path("configPath", configPath))
+        read_config(optional_path("configPath", configPath))
     except AclRuntimeError as refused:
         raise InvalidArgument(f"configPath {refused}", "configPath") from None
     return SUCCESS

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import InvalidArgument, WrongType
+from ...core.profile import current_profile
 from ...core.soc import current_soc
-from . import boundary, faults, findings
+from . import boundary, dumping, faults, findings
 from .arguments import integer, member, optional_path, shown
 from .boundary import AclRuntimeError, after, code_only, instead, logger, runtime_call, take_message
 from .devices import configure_engine, synchronize_streams
@@ -41,8 +42,9 @@ def init(config_path: Any = None) -> int:
                 AclError.ACL_ERROR_REPEAT_INITIALIZE,
                 f"the process is initialised already ({_references} calls)",
             )
-        check_config(path)
+        configuration = read_config(path)
         _check_environment()
+        dumping.configure(configuration)
         configure_engine()
         findings.begin()
         if findings.strict:
@@ -117,10 +119,10 @@ def float_to_float16(value: Any) -> int:
     return int.from_bytes(struct.pack("<e", single), "little")
 
 
-def check_config(path: str | None) -> None:
-    """Refuse a configuration that is no readable JSON file; nothing in it changes anything here."""
+def read_config(path: str | None) -> Any:
+    """What a configuration says, None if there is none; refused is what is no readable JSON file."""
     if path is None:
-        return
+        return None
     try:
         file = Path(path)
         if not file.is_file():  # a pipe or a device may never end
@@ -129,7 +131,7 @@ def check_config(path: str | None) -> None:
             raise AclRuntimeError(
                 AclError.ACL_ERROR_INVALID_FILE_SIZE, f"{path!r} is larger than {MAX_CONFIG_BYTES} bytes"
             )
-        json.loads(file.read_bytes())
+        return json.loads(file.read_bytes())
     except (OSError, UnicodeEncodeError) as error:
         raise AclRuntimeError(AclError.ACL_ERROR_INVALID_FILE, f"{path!r} cannot be read ({error})") from None
     except (ValueError, RecursionError) as error:
@@ -151,8 +153,9 @@ def _check_environment() -> None:
         )
     try:
         current_soc()
-    except InvalidArgument as unknown_chip:
-        raise AclRuntimeError(AclError.ACL_ERROR_INVALID_PARAM, str(unknown_chip)) from None
+        current_profile()
+    except InvalidArgument as meaningless:
+        raise AclRuntimeError(AclError.ACL_ERROR_INVALID_PARAM, str(meaningless)) from None
 
 
 def _end() -> None:
@@ -165,6 +168,7 @@ def _end() -> None:
         synchronize_streams()
     except AclRuntimeError as failure:
         logger.warning("finalised after a failure that no synchronisation has reported: %s", failure)
+    dumping.configure(None)
 
 
 @atexit.register

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 move = ctypes.memmove
@@ -38,9 +38,7 @@ def accessible(address: int, size: int, *, write: bool) -> bool:
 def executable(address: int) -> bool:
     """True if there is code at an address, as far as the system tells."""
     try:
-        with Path("/proc/self/maps").open() as lines:
-            ranges = (re.split("[- ]", line, maxsplit=3)[:3] for line in lines)
-            return any(int(start, 16) <= address < int(end, 16) and "x" in mode for start, end, mode in ranges)
+        return any(start <= address < end and "x" in mode for start, end, mode in _mappings())
     except OSError:
         return accessible(address, 1, write=False)
 
@@ -61,18 +59,25 @@ def _listed(address: int, size: int, write: bool) -> bool | None:
     It also knows of memory where populating is impossible but access is not, as in device mappings.
     """
     try:
-        with Path("/proc/self/maps").open() as lines:
-            for line in lines:
-                start, end, mode = re.split("[- ]", line, maxsplit=3)[:3]
-                if int(start, 16) <= address < int(end, 16):
-                    if "r" not in mode or (write and "w" not in mode):
-                        return False
-                    if address + size <= int(end, 16):
-                        return True
-                    address, size = int(end, 16), address + size - int(end, 16)
+        for start, end, mode in _mappings():
+            if start <= address < end:
+                if "r" not in mode or (write and "w" not in mode):
+                    return False
+                if address + size <= end:
+                    return True
+                address, size = end, address + size - end
     except OSError:
         return None
     return False
+
+
+def _mappings() -> Iterator[tuple[int, int, str]]:
+    """The kernel's list of mappings, in order of addresses: begin, end and mode, such as "r-xp"."""
+    with Path("/proc/self/maps").open() as lines:
+        for line in lines:
+            span, mode = line.split(maxsplit=2)[:2]
+            start, end = span.split("-")
+            yield int(start, 16), int(end, 16), mode
 
 
 def _load_libc() -> ctypes.CDLL | None:

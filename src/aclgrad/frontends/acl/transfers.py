@@ -152,7 +152,7 @@ def free(heap: Heap, other: Heap, name: str, pointer: Any) -> None:
     if heap.owner(start) is None and other.owner(start) is not None:
         raise _wrong_memory(name, start, f"a {other.what} block", f"{heap.what} memory")
     engines.current.settle()
-    block = heap.free(start)
+    block = heap.free(start, name)
     if findings.strict:
         ordering.freed(block.address, block.end)
 

@@ -14,10 +14,11 @@ from ...core.dispatch import wants_gradient
 from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
 from ...core.meta import Meta
 from ...core.plan import Operator, Plan
+from ...core.profile import BINARY, current_profile
 from ...core.soc import current_soc
 from ...core.spec import BoolArray, OpSpec, Param, TensorList
 from ...core.spec import OutList as OutListParam
-from ..acl import findings
+from ..acl import dumping, findings
 from ..acl.arguments import size_t
 from ..acl.blocks import DEVICE
 from ..acl.boundary import remark
@@ -73,6 +74,8 @@ class Executor:
         def task() -> None:
             plan.launch(args, outs, scratch)
 
+        if dumping.current is not None:
+            task = dumping.around(task, plan.call.spec.aclnn, args, plan.call.spec.written(args, outs))
         queue = self._queue(stream)
         if queue is None:
             task()
@@ -154,7 +157,7 @@ def plan_executor(operator: Operator, arguments: Sequence[Any]) -> Executor:
     params = (*operator.spec.args, *operator.spec.outs)
     values = [resolve(param, value) for param, value in zip(params, arguments, strict=True)]
     args, outs = values[:inputs], values[inputs:]
-    plan = operator.plan(args, outs, strict=True, soc=current_soc())
+    plan = operator.plan(args, outs, strict=True, soc=current_soc(), binary=current_profile() == BINARY)
     if plan.remark is not None:
         remark(Kind.DOUBTFUL_ARGUMENT, f"{operator.spec.aclnn}GetWorkspaceSize: {plan.remark}")
     return Executor(plan, args, outs, arguments)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from enum import IntEnum
 from types import ModuleType
 from typing import Any
 
 from ...core.registry import aclnn_operators
 from ..acl import enums, meta
-from . import rebinding
+from . import dumps, rebinding
 from .pairs import make_pair
 
-MODULES: tuple[ModuleType, ...] = (meta, rebinding)
+MODULES: tuple[ModuleType, ...] = (meta, dumps, rebinding)
 """Where the functions are that belong to no operator."""
 
 ENUMERATIONS: tuple[type[IntEnum], ...] = (enums.AclDataType, enums.AclFormat, enums.AclnnStatus)
 
 
-def pairs() -> dict[str, Callable[..., Any]]:
-    """The functions of all operators."""
-    return {function.__name__: function for operator in aclnn_operators() for function in make_pair(operator)}
+def pairs(known: Container[str] = ()) -> dict[str, Callable[..., Any]]:
+    """The functions of all operators, but of those that are known."""
+    missing = [operator for operator in aclnn_operators() if operator.spec.aclnn not in known]
+    return {function.__name__: function for operator in missing for function in make_pair(operator)}
 
 
 def functions(module: ModuleType) -> dict[str, Callable[..., Any]]:

@@ -37,7 +37,10 @@ def start(built_for: str, caller: int, tracing: int, embedded: int) -> tuple[Fun
     Python. For `caller` and `tracing` see `places.use`.
     """
     if built_for != fingerprint():
-        raise RuntimeError("the library was built from another version of aclgrad; run `aclgrad capi build` again")
+        raise RuntimeError(
+            "the library was built from another version of aclgrad, or with other custom operators; "
+            "run `aclgrad capi build` again"
+        )
     places.use(caller, tracing, bool(embedded))
     table = prototypes()
     return (*[adapter(prototype) for prototype in table], foreign_call, app_log, _note_exception)

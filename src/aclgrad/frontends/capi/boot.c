@@ -1,8 +1,10 @@
 /* How Python is started inside a C program, and how a guard calls it.
  *
  * Defined before this text: PROGRAM (the Python executable), ROOT (the folder of the package), MODULE (what answers
- * the calls), FINGERPRINT (of the signatures), PYTHON_SERIES (as "3.11"), MOST_ARGUMENTS, and the numbers
- * FOREIGN and APP_LOG of the two functions that are no interface's own. The guards follow it. The host program keeps its signal handlers, its locale, its working directory and its exit.
+ * the calls), FINGERPRINT (of the signatures), PYTHON_SERIES (as "3.11"), PLUGINS (custom operators it was built with,
+ * which PLUGINS_NAME of sys is to name), MOST_ARGUMENTS, and the numbers FOREIGN and APP_LOG of the two functions that
+ * are no interface's own. The guards follow it. The host program keeps its signal handlers, its locale, its working
+ * directory and its exit.
  */
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -197,6 +199,15 @@ static bool is_runnable(const char *program)
     return false;
 }
 
+/* The custom operators are those that the library was built with, whatever the environment says of them. */
+static bool choose_plugins(void)
+{
+    PyObject *named = PyUnicode_DecodeFSDefault(PLUGINS);
+    bool done = named && PySys_SetObject(PLUGINS_NAME, named) == 0;
+    Py_XDECREF(named);
+    return done;
+}
+
 /* Python of our own: inside the environment PROGRAM belongs to, deaf to PYTHON* variables, PATH and working directory. */
 static bool start_python(void)
 {
@@ -230,7 +241,7 @@ static bool start_python(void)
     embedded = true;
     PyObject *path = PySys_GetObject("path");
     PyObject *root = PyUnicode_DecodeFSDefault(ROOT);
-    bool found = path && root && (PySequence_Contains(path, root) == 1 || PyList_Insert(path, 0, root) == 0);
+    bool found = choose_plugins() && path && root && (PySequence_Contains(path, root) == 1 || PyList_Insert(path, 0, root) == 0);
     if (!found) {
         explain_exception("the module search path cannot be set");
     }

@@ -24,7 +24,8 @@ from pathlib import Path
 import torch
 
 from ..._version import __version__
-from ...core.caches import CACHE_VARIABLE
+from ...core import cache
+from ..custom import discovery
 from . import foreign
 from .guards import foreign_stubs, guards
 from .headers import headers
@@ -33,6 +34,7 @@ from .installation import Installation as Installation
 from .prototypes import fingerprint, prototypes
 
 PACKAGE_ROOT = Path(__file__).parents[3]
+CACHE_VARIABLE = cache.VARIABLE
 LIBRARY = "libaclgrad_capi.so"
 SEAL = ".seal"  # a hash of a build's files
 _OPTIONS = ("-std=c11", "-O2", "-g0", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra")
@@ -52,10 +54,10 @@ class Unavailable(BuildError):
 
 def installation() -> Installation:
     """The build of this environment, from the cache folder; made if there is none for the present versions."""
-    cache = cache_folder()
-    built = cache / _key()
-    link = cache / f"python-{_digest(sys.executable, str(PACKAGE_ROOT))}"
-    with _explained(cache, f"set {CACHE_VARIABLE} to a folder that can be written"), _working_folder(cache) as work:
+    folder = cache_folder()
+    built = folder / _key()
+    link = folder / f"python-{_digest(sys.executable, str(PACKAGE_ROOT), *discovery.named())}"
+    with _explained(folder, f"set {CACHE_VARIABLE} to a folder that can be written"), _working_folder(folder) as work:
         if not _is_whole(built):
             made = _write_all(work / "build", built).root
             _write(made / SEAL, _seal(made))
@@ -123,17 +125,14 @@ def _write_all(root: Path, place: Path) -> Installation:
 
 def cache_folder() -> Path:
     """ACLGRAD_CACHE, or the user's cache folder, or a private one among the temporary files."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    temporary = Path(tempfile.gettempdir()) / f"aclgrad-{os.getuid()}"
+    chosen = cache.chosen("capi")
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  # leaves ~ where no home is
-    homes = [Path(user) / "aclgrad"] if Path(user).is_absolute() else []
+    homes = [Path(user) / "aclgrad" / "capi"] if Path(user).is_absolute() else []
     refused: OSError | None = None
-    for candidate in [Path(chosen).absolute()] if chosen else [*homes, temporary]:
+    for candidate in [chosen] if chosen is not None else [*homes, None]:
         try:
-            folder = candidate / "capi"
+            folder = cache.temporary("capi") if candidate is None else candidate
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if candidate == temporary and candidate.stat().st_uid != os.getuid():
-                raise PermissionError(f"{candidate} belongs to somebody else")
             if not os.access(folder, os.W_OK):
                 raise PermissionError(f"{folder} cannot be written")
             return folder
@@ -174,6 +173,8 @@ def source() -> str:
         "FINGERPRINT": fingerprint(),
         "MODULE": f"{__package__}.adapters",
         "PYTHON_SERIES": "{}.{}".format(*sys.version_info[:2]),
+        "PLUGINS": os.pathsep.join(discovery.named()),
+        "PLUGINS_NAME": discovery.CHOSEN,
     }
     defined = [f"#define {name} {_c_string(value)}" for name, value in constants.items()]
     served = prototypes()

@@ -30,8 +30,16 @@ def _guard(index: int, prototype: Prototype) -> str:
 
 
 def foreign_stubs(functions: Sequence[Foreign]) -> str:
-    """C definitions of functions that are only declared: without their parameters, which nobody looks at."""
+    """C definitions of functions that are only declared: without their parameters, which nobody looks at.
+
+    There are so many of them that to optimise them takes three quarters of the build, for nothing.
+    """
     lines = [
+        "#if defined(__clang__)",
+        "#pragma clang optimize off",
+        "#elif defined(__GNUC__)",
+        '#pragma GCC optimize("O0")',
+        "#endif",
         "#include <stddef.h>",
         "#include <stdint.h>",
         "long aclgrad_foreign(const char *name, void *from, long failed);",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from pathlib import Path
 
 from ..acl.enums import AclError, AclnnStatus, EventFlag, FailureMode, StreamFlag
 from . import foreign
@@ -16,6 +17,8 @@ from .foreign import Foreign
 from .prototypes import CALLBACKS, ENUM_TYPES, OPAQUE_TYPES, RUNTIME_HANDLES, Prototype
 
 WIDTH = 116
+KERNEL_HEADER = Path(__file__).parents[1] / "custom" / "kernel.h"
+"""For functions of custom operators in shared libraries."""
 
 _INCLUDES = {
     "acl/acl_base.h": ["<stdbool.h>", "<stddef.h>", "<stdint.h>"],
@@ -88,7 +91,7 @@ def headers(prototypes: tuple[Prototype, ...]) -> dict[str, str]:
     files |= dict(_operator_headers({p.name: p.header for p in prototypes if p.header.startswith("aclnnop/")}))
     files |= {header: _guarded(header, f'#include "{target}"') for header, target in _FORWARDING.items()}
     opdev = {f"aclnn/opdev/{name}": (foreign.FOLDER / name).read_text("utf-8") for name in ("fp16_t.h", "bfloat16.h")}
-    return files | opdev
+    return files | opdev | {"aclgrad/kernel.h": KERNEL_HEADER.read_text("utf-8")}
 
 
 def _by_header(functions: Iterable[Foreign]) -> dict[str, list[Foreign]]:

@@ -80,6 +80,9 @@ COUNTS = {
 }  # fmt: skip
 """The parameter that says how many elements an array parameter has."""
 
+ADDRESSES = ("tensors",)
+"""Parameters that would be results by their type, and whose function reads what they point to."""
+
 NULLABLE_OUTS = ("refCount",)
 """Out-parameters whose value a program may do without."""
 
@@ -121,7 +124,11 @@ class Parameter:
         """Follows from the type: what is pointed to is read if it is const and written otherwise."""
         if self.type == "const char *":
             return Role.TEXT
-        if not self.target or (self.target not in VALUE_TYPES and not self.target.endswith("*")):
+        if (
+            not self.target
+            or self.name in ADDRESSES
+            or (self.target not in VALUE_TYPES and not self.target.endswith("*"))
+        ):
             return Role.VALUE
         if self.type.startswith("const "):
             return Role.ARRAY

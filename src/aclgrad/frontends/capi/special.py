@@ -90,6 +90,18 @@ def _desc_name(desc: int) -> bytes:
     return name
 
 
+def _dump_tensors(kind: bytes, name: bytes, tensors: int, inputs: int, outputs: int, stream: int) -> int:
+    """aclDumpOpTensors with the handles of an array."""
+    function, count = FUNCTIONS["aclDumpOpTensors"], inputs + outputs
+    size = count * ctypes.sizeof(ctypes.c_size_t)
+    if not tensors:
+        return int(function(kind, name, None, inputs, outputs, stream))
+    if not raw.accessible(tensors, size, write=False):
+        return refusal("aclDumpOpTensors", untouchable("tensors", tensors, size, "readable"), aclnn_status)
+    handles = list((ctypes.c_size_t * count).from_address(tensors)) if count else []
+    return int(function(kind, name, handles, inputs, outputs, stream))
+
+
 def app_log(level: int, function: int, file: int, line: int, text: int) -> None:
     """What the program logs, through Python's log."""
     where = f"{os.fsdecode(text_at('file', file) or b'')}:{line} {(text_at('func', function) or b'').decode()}"
@@ -106,5 +118,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "aclGetRecentErrMsg": _recent_message,
     "aclrtGetSocName": _soc_name,
     "aclCreateScalar": _create_scalar,
+    "aclDumpOpTensors": _dump_tensors,
 }
 """By name: what the library calls instead of the function itself."""

@@ -182,7 +182,7 @@ def _read_npy(path: Path, dtype: torch.dtype | None, shape: Shape | None) -> Ten
 
 def _read_bin(path: Path, dtype: torch.dtype | None, shape: Shape | None) -> Tensor:
     if dtype is None or shape is None:
-        raise ValueError("a raw file tells neither dtype nor shape")
+        raise ValueError("a raw file tells neither dtype nor shape, expected golden data with their manifest, or .npy")
     size, wanted = path.stat().st_size, prod(shape) * dtype.itemsize
     if size != wanted:
         raise ValueError(f"it has {size} bytes, {Meta(shape, contiguous_strides(shape), dtype, _CPU)} has {wanted}")

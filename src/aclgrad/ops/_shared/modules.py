@@ -37,16 +37,18 @@ def require_shape(name: str, value: object, expected: Sequence[int | None], symb
         raise InvalidArgument(f"{name} has shape {list(shape)}, expected [{sizes}] = {symbols}", name)
 
 
-def require_states(hx: object, expected: Sequence[int], symbols: str) -> None:
-    """Raise unless it is None, for zeros, or the states (h, c) of an LSTM, both of this shape."""
+def require_states(hx: object, expected: Sequence[int], symbols: str, projected: int = 0) -> None:
+    """Raise unless it is None, for zeros, or the states (h, c) of an LSTM, both of this shape; h may be `projected`."""
     if hx is None:
         return
     if not isinstance(hx, tuple | list):
         raise WrongType(f"hx is {type(hx).__name__}, expected a tuple (h, c)", "hx")
     if len(hx) != 2:
         raise InvalidArgument(f"hx has {len(hx)} members, expected 2: (h, c)", "hx")
-    for k, state in enumerate(hx):
-        require_shape(f"hx[{k}]", state, expected, symbols)
+    if projected:
+        require_shape("hx[0]", hx[0], [*expected[:-1], projected], symbols.replace("hidden_size", "proj_size"))
+    for k in range(1 if projected else 0, 2):
+        require_shape(f"hx[{k}]", hx[k], expected, symbols)
 
 
 def require_dtype(name: str, value: Tensor, expected: torch.dtype, like: str) -> None:

@@ -126,9 +126,13 @@ def _normalizer(value: object, reduction: str, wide: torch.dtype, device: torch.
 
 def checked(
     input: Any, linear_weight: Any, target: Any, *, linear_bias: Any, weight: Any, token_weight: Any, normalizer: Any,
-    **options: Any,
+    classes: int | None = None, gathered: bool = False, **options: Any,
 ) -> Arguments:  # fmt: skip
-    """Raise unless the arguments of `linear_cross_entropy` fit; the call that they make."""
+    """Raise unless the arguments of `linear_cross_entropy` fit; the call that they make.
+
+    `classes` are those of a vocabulary of which `linear_weight` has a part. An input that is to be `gathered` is a part
+    of the tokens, whose targets are all there; it is left as it is.
+    """
     require_tensor("linear_weight", linear_weight)
     sizes = tuple(linear_weight.shape[:-1])
     if not sizes:
@@ -136,10 +140,13 @@ def checked(
     require_tensor("input", input)
     leading = tuple(input.shape[:-1])
     require_shape("input", input, (*leading, linear_weight.shape[-1]), "[..., H]")
+    if gathered:
+        require_tensor("target", target)
+        leading = tuple(target.shape)
     several = len(sizes) > 1
     if several and len(leading) != 1:
         require_shape("input", input, (None, linear_weight.shape[-1]), "[N, H], beside a linear_weight of [C, ..., H]")
-    ignored, numbers = require_options(sizes[0], weight=weight, **options)
+    ignored, numbers = require_options(sizes[0] if classes is None else classes, weight=weight, **options)
     shape = (*leading, *sizes[1:])
     target, probable = _target(target, shape, leading, sizes, options["ignore_index"])
     if linear_bias is not None:
@@ -163,7 +170,8 @@ def checked(
     if reason and options["return_stats"]:
         raise Unsupported(f"return_stats is True, expected False where {reason}", "return_stats")
     if not several:
-        input = input.reshape(math.prod(leading), linear_weight.shape[-1])  # noqa: A001
+        if not gathered:
+            input = input.reshape(math.prod(leading), linear_weight.shape[-1])  # noqa: A001
         target = target.reshape(-1, sizes[0]) if probable else target.reshape(-1)
         token_weight = None if token_weight is None else token_weight.reshape(-1)
     return Arguments(

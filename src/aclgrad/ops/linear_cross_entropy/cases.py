@@ -10,7 +10,7 @@ import torch
 from ...core.errors import InvalidArgument, NullArgument, Unsupported
 from ...core.spec import BF16, F16, F32, F64
 from ...testing.cases import BENCH, BENCH_GPU, DOCUMENT, EDGE, NCL, PYTHON_ONLY, REAL, SMOKE, Case, Data, Invalid, Suite
-from . import cases_forward, cases_training
+from . import cases_forward, cases_shards, cases_training
 from .reference import pack_bits as pack_bits
 
 DTYPES = (BF16, F16, F32, F64)
@@ -48,6 +48,7 @@ SIZED = {
     "linear_online_max_sum": lambda BT, H, V: cases_forward._shard(BT, H, V),
     "cross_entropy_with_max_sum": lambda BT, V: cases_forward._whole(BT, V),
     **cases_training.SIZED,
+    **cases_shards.SIZED,
 }
 
 
@@ -137,4 +138,5 @@ SUITES = {
     "linear_cross_entropy_backward": Suite(CASES, INVALID, refused_formats=(NCL,)),
     **cases_forward.SUITES,
     **cases_training.SUITES,
+    **cases_shards.SUITES,
 }

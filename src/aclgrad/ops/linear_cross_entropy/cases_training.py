@@ -31,7 +31,7 @@ class Options(NamedTuple):
 
     def draw(self, data: Data, rows: int) -> Sequence[Any]:
         """The arguments."""
-        wide = _wide(data.dtype)
+        wide = wide_of(data.dtype)
         bias = data.normal(rows, dtype=wide) if self.bias else None
         classes = data.uniform(0.5, 1.5, rows, dtype=wide) if self.class_weight else None
         return bias, classes, *self[2:]
@@ -40,7 +40,8 @@ class Options(NamedTuple):
 PLAIN, EVERY = Options(), Options(True, True, 0.1, 4.0, 0.7, 0.02)
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def wide_of(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of sums."""
     return F64 if dtype == F64 else F32
 
 
@@ -103,7 +104,7 @@ def _together(
 
     def make(data: Data) -> Sequence[Any]:
         x, w, target, ignored, *drawn = head(data)
-        wide, extra = _wide(data.dtype), options != PLAIN
+        wide, extra = wide_of(data.dtype), options != PLAIN
         weights = data.uniform(0.5, 1.5, len(target), dtype=wide) if extra and weighs else None
         number = torch.tensor(7.0, dtype=wide) if extra and mean else None
         bias = wants[2] and options.bias
@@ -120,7 +121,7 @@ def _backward(
 
     def make(data: Data) -> Sequence[Any]:
         x, w, target, ignored, *drawn = head(data)
-        wide, extra = _wide(data.dtype), options != PLAIN
+        wide, extra = wide_of(data.dtype), options != PLAIN
         arguments = (x.to(wide), w.to(wide), target, ignored, *drawn, extra)
         _, *found = token_losses(*arguments)
         grad, *others = (data.normal(len(target), dtype=wide) for _ in range(4))

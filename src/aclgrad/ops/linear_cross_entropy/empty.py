@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...core.spec import Call
+from .spec_shards import ELSEWHERE, Found
 
 
 class Zeros:
@@ -62,3 +63,23 @@ class NoTokens:
     def describe(self) -> str:
         """In words."""
         return "nothing to compute: there are no tokens"
+
+
+class NothingFound:
+    """Phase two of `shard_statistics` without rows of the weight."""
+
+    workspace = 0
+
+    def __init__(self, places: Found) -> None:
+        self._places = places
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
+        """Fill the output."""
+        (found,) = outs
+        found.zero_()
+        found[self._places.top] = -torch.inf
+        found[self._places.predicted] = ELSEWHERE
+
+    def describe(self) -> str:
+        """In words."""
+        return "nothing to compute: the shard has no rows"

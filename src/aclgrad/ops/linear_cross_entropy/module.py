@@ -1,4 +1,4 @@
-"""`nn.LinearCrossEntropyLoss`, and its functional form."""
+"""`nn.LinearCrossEntropyLoss`, its functional form, and both over ranks that share the vocabulary."""
 
 from __future__ import annotations
 
@@ -8,130 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core.errors import Unsupported
+from ...core.collectives import process_group
+from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
-from . import written_out
-from .arguments import Arguments, TokenStats, checked, require_options
-from .spec_training import counts
+from .arguments import TokenStats, require_options
+from .head import linear_cross_entropy
+from .shards.placement import ALONE, as_rows, is_distributed, local_part, split_over_ranks
+from .shards.ranges import even_ranges, module_ranges
+from .shards.style import VocabParallel
 
-__all__ = ["LinearCrossEntropyLoss", "TokenStats", "linear_cross_entropy"]
-
-
-def linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    *,
-    linear_bias: Tensor | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
-    softcap: float | None = None,
-    logit_scale: float = 1.0,
-    z_loss: float = 0.0,
-    token_weight: Tensor | None = None,
-    normalizer: float | Tensor | None = None,
-    return_stats: bool = False,
-    options: Any = None,  # noqa: ARG001
-) -> Any:
-    """`cross_entropy(linear(input, linear_weight, linear_bias), target)` without a matrix of all logits.
-
-    Shapes: `input` [..., H], `linear_weight` [C, H], `target` [...] int64 or int32, class indices. The loss is a
-    scalar, or [...] with `reduction="none"`, in float32 (float64 for float64). Tokens whose target is `ignore_index`
-    (-100 if absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, an eighth of the logits on a
-    CPU. The arguments up to `label_smoothing` mean what they mean to torch.
-
-    linear_bias: [C], added to the logits.
-    weight: [C], what each class counts; `reduction="mean"` divides by the sum of the targets' weights.
-    label_smoothing: the part of the target that all classes share.
-    logit_scale: multiplies logits and bias; an inverse temperature.
-    softcap: logits are softcap · tanh(logit / softcap), after the scale.
-    z_loss: adds z_loss · lse² to every token's loss; lse is log Σ exp(logit).
-    token_weight: [...], multiplies the loss of each token; differentiable.
-    normalizer: a number, or a tensor [], that "mean" divides by instead of the number of tokens.
-    return_stats: returns (loss, TokenStats): log-probabilities of the targets, entropies and lse, each differentiable,
-        and whether the target is the most likely class.
-    options: torch's own way of chunking; here nothing is chosen.
-
-    Probabilities for a target, and a weight of more than two dimensions, are left to torch's operations, with a
-    warning.
-
-    >>> import torch, aclgrad.nn
-    >>> x, w = torch.ones(3, 4), torch.zeros(8, 4)
-    >>> aclgrad.nn.linear_cross_entropy(x, w, torch.tensor([1, 7, -100]))
-    tensor(2.0794)
-    >>> loss, stats = aclgrad.nn.linear_cross_entropy(x, w, torch.tensor([0, 7, -100]), return_stats=True)
-    >>> stats.entropy, stats.correct
-    (tensor([2.0794, 2.0794, 2.0794]), tensor([ True, False, False]))
-    """
-    given = checked(
-        input, linear_weight, target, linear_bias=linear_bias, weight=weight, reduction=reduction,
-        ignore_index=ignore_index, label_smoothing=label_smoothing, softcap=softcap, logit_scale=logit_scale,
-        z_loss=z_loss, token_weight=token_weight, normalizer=normalizer, return_stats=return_stats,
-    )  # fmt: skip
-    if given.reason:
-        written_out.warn(given.reason)
-        return _by_torch(given)
-    return _with_gradients(given) if _together(given) else _token_by_token(given)
-
-
-def _together(given: Arguments) -> bool:
-    """Whether the gradients are computed with the loss, by three products in all instead of four.
-
-    They are linear in the gradient of a scalar loss. float16 is too narrow for gradients that are not scaled yet.
-    """
-    wanted = any(t is not None and t.requires_grad for t in (given.input, given.weight, given.bias))
-    return torch.is_grad_enabled() and wanted and given.reduction != "none" and given.input.dtype != torch.float16
-
-
-def _with_gradients(given: Arguments) -> Any:
-    bias, mean = given.bias, given.reduction == "mean"
-    loss, *found = torch.ops.aclgrad.loss_and_gradients(
-        given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
-        given.input.requires_grad, given.weight.requires_grad, *given.options, given.token_weight,
-        _normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
-        bias is not None and bias.requires_grad, given.return_stats,
-    )  # fmt: skip
-    return given.with_stats(loss, found)
-
-
-def _token_by_token(given: Arguments) -> Any:
-    losses, *found = torch.ops.aclgrad.token_losses(
-        given.input, given.weight, given.target, given.ignore_index, *given.options, given.return_stats
-    )
-    return given.with_stats(_reduced(losses, given), found)
-
-
-def _by_torch(given: Arguments) -> Any:
-    """All logits at once."""
-    bias, classes, smoothing, softcap, scale, z_loss = given.options
-    z = written_out.logits_of(given.input, given.weight, bias, softcap, scale)
-    losses = written_out.losses_of(z, given.target, given.ignore_index, classes, smoothing, z_loss)
-    return given.with_stats(_reduced(losses, given), [])
-
-
-def _reduced(losses: Tensor, given: Arguments) -> Tensor:
-    """Losses of all tokens as the reduction wants them."""
-    if given.token_weight is not None:
-        losses = losses * given.token_weight
-    if given.reduction == "none":
-        return losses
-    return losses.sum() / _normalizer(given) if given.reduction == "mean" else losses.sum()
-
-
-def _normalizer(given: Arguments) -> Tensor:
-    """What the mean divides by: the number of tokens that count, or the sum of their targets' weights."""
-    if given.normalizer is not None:
-        return given.normalizer
-    if given.target.is_floating_point():
-        number = math.prod(given.target.shape[:-1])
-        return torch.full((), number, dtype=given.wide, device=given.input.device)
-    counted = counts(given.target, given.ignore_index)
-    if given.classes is None:
-        return counted.sum().to(given.wide)
-    rows = given.target.long().clamp(0, given.classes.shape[0] - 1)
-    return torch.where(counted, given.classes[rows], 0.0).sum()
+__all__ = [
+    "LinearCrossEntropyLoss", "TokenStats", "VocabParallel", "VocabParallelLinearCrossEntropyLoss",
+    "linear_cross_entropy",
+]  # fmt: skip
 
 
 class LinearCrossEntropyLoss(nn.Module):
@@ -221,3 +110,114 @@ class LinearCrossEntropyLoss(nn.Module):
             linear_bias=bias if bias is None or not self.out_features else bias.view(sizes),
             token_weight=token_weight, normalizer=normalizer, **self._options(),
         )  # fmt: skip
+
+
+class VocabParallelLinearCrossEntropyLoss(LinearCrossEntropyLoss):
+    """A `LinearCrossEntropyLoss` whose vocabulary is split over the ranks of a group, each of which has some rows.
+
+    `group` is a process group (None: the default one) or a device mesh of one dimension. `linear.weight` is
+    [local rows, in_features]; of a mesh it is a DTensor, which `torch.distributed.checkpoint` saves as a whole. `vocab`
+    = (start, stop) are this rank's rows; else the vocabulary is split as DTensor splits it. A call takes what that of
+    `LinearCrossEntropyLoss` takes, the same on all ranks, and returns the same loss on all of them. The other arguments
+    are those of `linear_cross_entropy`; the class weights `weight` are of all classes.
+
+    >>> import torch, torch.distributed as dist, aclgrad.nn
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> head = aclgrad.nn.VocabParallelLinearCrossEntropyLoss(4, 10)
+    >>> head(torch.randn(2, 5, 4), torch.randint(10, (2, 5))).shape, head.vocab
+    (torch.Size([]), (0, 10))
+    >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        group: Any = None,
+        vocab: tuple[int, int] | None = None,
+        reduce_input_grad: bool = True,
+        sequence_parallel: bool = False,
+        check: bool = False,
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        softcap: float | None = None,
+        logit_scale: float = 1.0,
+        z_loss: float = 0.0,
+        return_stats: bool = False,
+    ) -> None:
+        super().__init__(
+            in_features, num_classes, bias=bias, device="meta", dtype=dtype, reduction=reduction, weight=weight,
+            ignore_index=ignore_index, label_smoothing=label_smoothing, softcap=softcap, logit_scale=logit_scale,
+            z_loss=z_loss, return_stats=return_stats,
+        )  # fmt: skip
+        self.group, self._ranks = group, process_group(group)
+        self._ranges = module_ranges(num_classes, self._ranks, vocab)
+        self.vocab = self._ranges[self._ranks.rank()]
+        mesh = None if self._ranks is group or group is None else group
+        if mesh is not None and self._ranges != even_ranges(num_classes, len(self._ranges)):
+            raise InvalidArgument(
+                f"vocab is {vocab} beside a device mesh, expected None: a DTensor is split its own way", "vocab"
+            )
+        self.reduce_input_grad, self.sequence_parallel, self.check = reduce_input_grad, sequence_parallel, check
+        start, stop = self.vocab
+        for name, parameter in list(self.linear.named_parameters()):
+            local = torch.empty(stop - start, *parameter.shape[1:], dtype=parameter.dtype, device=device)
+            self.linear.register_parameter(name, nn.Parameter(as_rows(local, mesh, num_classes)))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew as `nn.Linear` does, other numbers on every rank though all have the same seed."""
+        limit = self.linear.in_features**-0.5 if self.linear.in_features else 0.0
+        for parameter in self.linear.parameters():
+            local = local_part(parameter)
+            seed = int(torch.randint(2**62, ())) + self.vocab[0]
+            if not local.is_meta:
+                local.uniform_(-limit, limit, generator=torch.Generator(local.device).manual_seed(seed))
+
+    @classmethod
+    def from_whole(cls, head: LinearCrossEntropyLoss, **how: Any) -> VocabParallelLinearCrossEntropyLoss:
+        """One with this rank's rows of a head, and its options; `how` are arguments about the group."""
+        linear = head.linear
+        made = cls(
+            linear.in_features, head.num_classes, bias=linear.bias is not None, device=linear.weight.device,
+            dtype=linear.weight.dtype, **head._options(), **how,
+        )  # fmt: skip
+        start, stop = made.vocab
+        with torch.no_grad():
+            for own, whole in zip(made.linear.parameters(), linear.parameters(), strict=True):
+                local_part(own).copy_(whole[start:stop])
+                own.requires_grad_(whole.requires_grad)
+        return made.train(head.training)
+
+    def extra_repr(self) -> str:
+        """The options, and whose rows these are."""
+        return f"{super().extra_repr()}, vocab={self.vocab}, ranks={len(self._ranges)}"
+
+    def forward(
+        self,
+        input: Tensor,
+        target: Tensor,
+        token_weight: Tensor | None = None,
+        normalizer: float | Tensor | None = None,
+    ) -> Any:
+        """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
+        start, stop = self.vocab
+        weight, bias = self.linear.weight, self.linear.bias
+        expected = (stop - start, self.linear.in_features)
+        require_shape("linear.weight", local_part(weight), expected, "[local rows, linear.in_features]")
+        arguments = {
+            "input": input, "linear_weight": weight, "target": target, "linear_bias": bias,
+            "token_weight": token_weight, "normalizer": normalizer, **self._options(),
+        }  # fmt: skip
+        how = {name: getattr(self, name) for name in ("reduce_input_grad", "sequence_parallel", "check")}
+        if is_distributed(weight):
+            return linear_cross_entropy(**arguments, **how)
+        found = split_over_ranks(arguments, self._ranks, None, ranges=self._ranges, **how)
+        return linear_cross_entropy(**arguments) if found is ALONE else found

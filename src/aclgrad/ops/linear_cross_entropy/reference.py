@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .reference_shards import shard_gradients as shard_gradients
+from .reference_shards import shard_statistics as shard_statistics
 from .reference_training import loss_and_gradients as loss_and_gradients
 from .reference_training import token_gradients as token_gradients
 from .reference_training import token_losses as token_losses

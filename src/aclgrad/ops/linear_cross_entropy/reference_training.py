@@ -138,7 +138,7 @@ def token_gradients(
         of = of._replace(entropy=entropy)
     upstream = (grad, logprob_grad, entropy_grad, lse_grad)
     p = _slopes(z, of, upstream, class_weight, label_smoothing, z_loss) * inner
-    return _products(p, input, weight, (wants_input_grad, wants_weight_grad, wants_bias_grad), rounding)
+    return products_with(p, input, weight, (wants_input_grad, wants_weight_grad, wants_bias_grad), rounding)
 
 
 def _slopes(
@@ -166,9 +166,10 @@ def _slopes(
     return torch.where(of.missing[:, None], slopes, slopes.scatter(1, of.own, own[:, None]))
 
 
-def _products(
+def products_with(
     p: Tensor, input: Tensor, weight: Tensor, wants: Sequence[bool], rounding: torch.dtype | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of input, weight and bias for the slopes p [BT, V]; None for one that is not wanted."""
     p = (p if rounding is None else p.to(rounding)).to(input.dtype)
     return p @ weight if wants[0] else None, p.t() @ input if wants[1] else None, p.sum(0) if wants[2] else None
 
@@ -205,7 +206,7 @@ def loss_and_gradients(
     count = normalizer if normalizer is not None else (~of.ignored).sum() if mean else 1
     weights = torch.ones_like(losses) if token_weight is None else token_weight
     p = _slopes(z, of, (weights / count, None, None, None), class_weight, label_smoothing, z_loss) * inner
-    gradients = _products(p, input, weight, (wants_input_grad, wants_weight_grad, wants_bias_grad), rounding)
+    gradients = products_with(p, input, weight, (wants_input_grad, wants_weight_grad, wants_bias_grad), rounding)
     asked = (of.top, of.total, of.others, of.predicted, -of.nll, of.entropy, of.lse, of.correct)
     each = torch.where(of.ignored, 0.0, losses * weights)
     return (

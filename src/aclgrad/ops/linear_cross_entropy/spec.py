@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.meta import dtype_name
+from ...core.profile import NOTHING, coded, documented
 from ...core.registry import register
-from ...core.rules import dtype_of, nd_format, rank, required, same_dtype, shape, shape_of, strictly, supported_dtypes
+from ...core.rules import dtype_of, nd_format, rank, required, same_dtype, shape, shape_of, supported_dtypes
 from ...core.soc import ATLAS_A2, ATLAS_A3, available_on
-from ...core.spec import BF16, BOOL, F16, F32, F64, I32, I64, U8, Call, Float, OpSpec, Out, Rule, Tensor
+from ...core.spec import BF16, BOOL, F16, F32, F64, I32, I64, U8, Call, Difference, Float, OpSpec, Out, Rule, Tensor
 
 HALVES = (F16, BF16)
 GENEROUS = (F32, F64)
@@ -84,6 +85,12 @@ def no_label_smoothing(call: Call) -> None:
         raise InvalidArgument(f"{label} is {call['label_smoothing']}, expected 0", label)
 
 
+def large_enough_vocabulary_of_a_softmax(call: Call) -> None:
+    """The vendor's code has the limit for one of its two kernels."""
+    if call["softmax"] is not None:
+        large_enough_vocabulary(call)
+
+
 def large_enough_vocabulary(call: Call) -> None:
     """The document's lower limit of V."""
     if call.dims.V < MIN_VOCABULARY:
@@ -148,6 +155,12 @@ linear_cross_entropy_backward = register(
         dims=_dims,
         unread=lambda call: () if call["softmax"] is None else tuple(map(call.label, STATISTICS)),
         flops=_flops,
+        differences=(
+            Difference(f"V < {MIN_VOCABULARY}", "161002", "161002 if softmaxOptional is given, else accepted"),
+            Difference("an empty input or weight", "success; outputs with elements are zeros", NOTHING),
+            Difference("softmaxOptional after the call", "as it was", "overwritten", imitated=False),
+        ),
+        skipped=lambda call: 0 in (call.tensor("input").numel, call.tensor("weight").numel),
         rules=(
             probabilities_have_a_source,
             required("grad", "input", "weight", "target_mask", "masked_target", "input_grad", "weight_grad"),
@@ -160,7 +173,8 @@ linear_cross_entropy_backward = register(
             rank(2, 2, *MATRICES),
             probability_ranks,
             shape("input", "BT", "H"),
-            strictly(large_enough_vocabulary),
+            documented(large_enough_vocabulary),
+            coded(large_enough_vocabulary_of_a_softmax),
             shape("weight", "V", "H"),
             mask_covers_tokens,
             shape("masked_target", "BT"),

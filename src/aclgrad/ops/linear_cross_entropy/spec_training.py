@@ -13,7 +13,7 @@ where c is `class_weight`, or 1, and ε is `label_smoothing`. A token whose targ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -85,7 +85,7 @@ _FOUND = (
 )
 
 
-def _given(name: str, *rules: Rule) -> Rule:
+def given(name: str, *rules: Rule) -> Rule:
     """Rules about an argument, looked at where it is given."""
 
     def check(call: Call) -> None:
@@ -96,13 +96,13 @@ def _given(name: str, *rules: Rule) -> Rule:
     return check
 
 
-def _wide(name: str) -> Rule:
+def wide(name: str) -> Rule:
     """The argument has the dtype of sums."""
 
     def check(call: Call) -> None:
-        wide, found, label = wide_of("input")(call), call[name].dtype, call.label(name)
-        if found != wide:
-            expected = f"{dtype_name(wide)} beside {dtype_name(call['input'].dtype)} {call.label('input')}"
+        sums, found, label = wide_of("input")(call), call[name].dtype, call.label(name)
+        if found != sums:
+            expected = f"{dtype_name(sums)} beside {dtype_name(call['input'].dtype)} {call.label('input')}"
             raise InvalidArgument(f"{label} is {dtype_name(found)}, expected {expected}", label)
 
     return check
@@ -124,17 +124,22 @@ def _needed_by_the_gradient(call: Call) -> None:
             raise NullArgument(f"{call.label(name)} is null, expected a tensor beside {by}", call.label(name))
 
 
-def _numbers(call: Call) -> None:
+def numbers_in_range(*names: str) -> Rule:
     """Options that are numbers lie in their ranges."""
-    smoothing, cap, scale, z_loss = (call[name] for name in ("label_smoothing", "softcap", "logit_scale", "z_loss"))
-    for name, value, holds, expected in (
-        ("label_smoothing", smoothing, 0 <= smoothing <= 1, "a number from 0 to 1"),
-        ("softcap", cap, 0 <= cap < math.inf, "a positive number, or 0 for none"),
-        ("logit_scale", scale, math.isfinite(scale), "a finite number"),
-        ("z_loss", z_loss, math.isfinite(z_loss), "a finite number"),
-    ):
-        if not holds:
-            raise InvalidArgument(f"{call.label(name)} is {value}, expected {expected}", call.label(name))
+    holds: Mapping[str, tuple[Callable[[float], bool], str]] = {
+        "label_smoothing": (lambda value: 0 <= value <= 1, "a number from 0 to 1"),
+        "softcap": (lambda value: 0 <= value < math.inf, "a positive number, or 0 for none"),
+        "logit_scale": (math.isfinite, "a finite number"),
+        "z_loss": (math.isfinite, "a finite number"),
+    }
+
+    def check(call: Call) -> None:
+        for name in names:
+            lies_in_range, expected = holds[name]
+            if not lies_in_range(call[name]):
+                raise InvalidArgument(f"{call.label(name)} is {call[name]}, expected {expected}", call.label(name))
+
+    return check
 
 
 _RULES: tuple[Rule, ...] = (
@@ -146,8 +151,8 @@ _RULES: tuple[Rule, ...] = (
     some_vocabulary,
     shape("weight", "V", "H"),
     shape("target", "BT"),
-    *(_given(name, _wide(name), shape(name, "V")) for name in ("bias", "class_weight")),
-    _numbers,
+    *(given(name, wide(name), shape(name, "V")) for name in ("bias", "class_weight")),
+    numbers_in_range("label_smoothing", "softcap", "logit_scale", "z_loss"),
 )
 
 
@@ -203,8 +208,8 @@ together = _operator(
     rules=(
         *_RULES,
         supported_dtypes("token_weight", "normalizer"),
-        _given("token_weight", _wide("token_weight"), shape("token_weight", "BT")),
-        _given("normalizer", _wide("normalizer"), rank(0, 0, "normalizer")),
+        given("token_weight", wide("token_weight"), shape("token_weight", "BT")),
+        given("normalizer", wide("normalizer"), rank(0, 0, "normalizer")),
     ),
     value_rule=targets_exist,
 )  # fmt: skip
@@ -229,7 +234,7 @@ gradients = _operator(
         *_RULES,
         required("grad", *STATISTICS),
         supported_dtypes("grad", *STATISTICS, *_SOMETIMES),
-        *(_given(name, _wide(name), shape(name, "BT")) for name in ("grad", *STATISTICS, *_SOMETIMES)),
+        *(given(name, wide(name), shape(name, "BT")) for name in ("grad", *STATISTICS, *_SOMETIMES)),
         _needed_by_the_gradient,
     ),
 )  # fmt: skip

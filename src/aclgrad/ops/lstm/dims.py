@@ -16,7 +16,8 @@ SAVED = ("i", "j", "f", "o", "h", "c", "tanhc")
 class LstmDims(NamedTuple):
     """T steps, N sequences, I inputs, H hidden units, L layers, D directions, B = 2 with bias else 1.
 
-    `variable` marks sequences of different lengths: rows t·N + n of 2-D tensors instead of 3-D ones.
+    `variable` marks sequences of different lengths: rows t·N + n of 2-D tensors instead of 3-D ones. P is what a
+    module projects h to, 0 if it does not; operators do not.
     """
 
     T: int
@@ -28,6 +29,7 @@ class LstmDims(NamedTuple):
     B: int
     variable: bool
     batch_first: bool
+    P: int = 0
 
     @property
     def DL(self) -> int:
@@ -36,7 +38,7 @@ class LstmDims(NamedTuple):
 
     def layer_input(self, layer: int) -> int:
         """Features a layer reads at each step."""
-        return self.I if layer == 0 else self.D * self.H
+        return self.I if layer == 0 else self.D * (self.P or self.H)
 
     def sequence(self, features: int) -> tuple[int, ...]:
         """Shape of input, dy or dx with this many features."""
@@ -64,14 +66,16 @@ class LstmDims(NamedTuple):
         return count
 
     def param_shapes(self) -> Iterator[tuple[int, ...]]:
-        """Shapes of params in order: per layer and direction w_ih, w_hh, then b_ih, b_hh with bias."""
+        """Shapes of params in order: per layer and direction w_ih, w_hh, then b_ih, b_hh with bias, w_hr with P."""
         for layer in range(self.L):
             for _ in range(self.D):
                 yield (4 * self.H, self.layer_input(layer))
-                yield (4 * self.H, self.H)
+                yield (4 * self.H, self.P or self.H)
                 if self.B == 2:
                     yield (4 * self.H,)
                     yield (4 * self.H,)
+                if self.P:
+                    yield (self.P, self.H)
 
 
 def dims_of(call: Call, steps: int, batch: int, hidden: int) -> LstmDims:

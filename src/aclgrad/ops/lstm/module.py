@@ -15,8 +15,10 @@ from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_shape, require_states
 from .autograd import Sequences
+from .cells import with_cells
 from .dims import LstmDims
 from .packing import Packing
+from .projection import by_torch, projected
 
 __all__ = ["LSTM"]
 
@@ -28,8 +30,10 @@ class LSTM(nn.RNNBase):
 
     Shapes, with D directions: `input` [T, N, input_size] ([N, T, input_size] with `batch_first`, [T, input_size] for
     one sequence) or a `PackedSequence`; `hx` = (h, c), each [D * num_layers, N, hidden_size], zeros if absent. Returns
-    the output [T, N, D * hidden_size], of the input's kind, and (h, c). `proj_size` is refused. It is torch's `RNNBase`
-    and not its `LSTM`, since `torch.compile` refuses every instance of that.
+    the output [T, N, D * hidden_size], of the input's kind, and (h, c). With `proj_size` h and the output have that
+    size in place of hidden_size. With `return_cell_states=True` a third result is c of every step of the last layer,
+    laid out as the output is, with D * hidden_size features. It is torch's `RNNBase` and not its `LSTM`, since
+    `torch.compile` refuses every instance of that.
 
     >>> import torch, aclgrad.nn
     >>> output, (h, c) = aclgrad.nn.LSTM(3, 4, bidirectional=True)(torch.ones(5, 2, 3))
@@ -41,10 +45,10 @@ class LSTM(nn.RNNBase):
         super().__init__("LSTM", *args, **kwargs)
         self.require_supported(self)
 
-    def forward(self, input: Any, hx: States | None = None) -> tuple[Any, States]:
+    def forward(self, input: Any, hx: States | None = None, *, return_cell_states: bool = False) -> Any:
         """The whole sequence."""
         if isinstance(input, PackedSequence):
-            return self._packed(input, hx)
+            return self._packed(input, hx, return_cell_states)
         batched = not isinstance(input, Tensor) or input.dim() != 2
         sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
         require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")
@@ -54,20 +58,23 @@ class LSTM(nn.RNNBase):
             raise InvalidArgument(f"input has shape {list(input.shape)}, expected at least one step", "input")
         self._require_states(hx, input.shape[batch_axis] if batched else None)
         if batched:
-            return self._run(input, hx, None)
-        states = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
-        output, (hy, cy) = self._run(input.unsqueeze(batch_axis), states, None)
-        return output.squeeze(batch_axis), (hy.squeeze(1), cy.squeeze(1))
+            (output, *cells), states = self._run(input, hx, None, cells=return_cell_states)
+            return output, states, *cells
+        one = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
+        found, (hy, cy) = self._run(input.unsqueeze(batch_axis), one, None, cells=return_cell_states)
+        output, *cells = [sequence.squeeze(batch_axis) for sequence in found]
+        return output, (hy.squeeze(1), cy.squeeze(1)), *cells
 
-    def _packed(self, sequences: PackedSequence, hx: States | None) -> tuple[PackedSequence, States]:
+    def _packed(self, sequences: PackedSequence, hx: States | None, cells: bool) -> Any:
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
         require_strided("input.data", data)
         packing = Packing.of(sizes, data)
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
-        output, states = self._run(packing.padded(data), states, packing)
-        return PackedSequence(packing.packed(output), sizes, order, back), _permuted(states, back)
+        found, states = self._run(data, states, packing, sizes, cells=cells)
+        output, *more = [PackedSequence(rows, sizes, order, back) for rows in found]
+        return output, _permuted(states, back), *more
 
     def _weights(self) -> list[Tensor]:
         """As they are now, since they may have been replaced, and as the options want them, which may have been set."""
@@ -75,24 +82,47 @@ class LSTM(nn.RNNBase):
         names, directions = self._flat_weights_names, 1 + self.bidirectional
         weights: list[Any] = [getattr(self, name, None) for name in names]
         sizes = (self.input_size, self.hidden_size, self.num_layers, directions, 1 + self.bias)
-        shapes = LstmDims(0, 0, *sizes, variable=False, batch_first=False).param_shapes()
+        shapes = LstmDims(0, 0, *sizes, variable=False, batch_first=False, P=self.proj_size).param_shapes()
         for name, weight, shape in zip(names, weights, shapes, strict=True):
             if weight is None or weight.shape != shape:
-                columns = "input_size" if name.startswith("weight_ih_l0") else f"{directions} * hidden_size"
-                columns = columns if name.startswith("weight_ih") else "hidden_size"
-                require_shape(name, weight, shape, f"[4 * hidden_size{f', {columns}' if len(shape) > 1 else ''}]")
+                require_shape(name, weight, shape, self._symbols(name))
         return weights
+
+    def _symbols(self, name: str) -> str:
+        """The shape of a weight or bias in words."""
+        width = "proj_size" if self.proj_size else "hidden_size"
+        if name.startswith("weight_hr"):
+            return "[proj_size, hidden_size]"
+        if name.startswith("bias"):
+            return "[4 * hidden_size]"
+        columns = "input_size" if name.startswith("weight_ih_l0") else f"{1 + self.bidirectional} * {width}"
+        return f"[4 * hidden_size, {columns if name.startswith('weight_ih') else width}]"
 
     def _require_states(self, hx: object, batch: int | None) -> None:
         chains = self.num_layers * (1 + self.bidirectional)
         if batch is None:
-            require_states(hx, (chains, self.hidden_size), "[D * num_layers, hidden_size]")
+            require_states(hx, (chains, self.hidden_size), "[D * num_layers, hidden_size]", self.proj_size)
         else:
-            require_states(hx, (chains, batch, self.hidden_size), "[D * num_layers, N, hidden_size]")
+            sizes = (chains, batch, self.hidden_size)
+            require_states(hx, sizes, "[D * num_layers, N, hidden_size]", self.proj_size)
 
-    def _run(self, x: Tensor, hx: States | None, packing: Packing | None) -> tuple[Tensor, States]:
-        """In autocast's dtype where it is on; layer by layer if there is dropout between them or some are frozen."""
+    def _run(
+        self, x: Tensor, hx: States | None, packing: Packing | None, batch_sizes: Tensor | None = None, *, cells: bool
+    ) -> tuple[list[Tensor], States]:
+        """Of a batch, or of packed data with `batch_sizes` on the CPU: the output, if asked for c, and the states."""
         weights = self._weights()
+        served = by_torch(self, x, weights, hx, batch_sizes) if self.proj_size and not cells else None
+        if served is not None:
+            return [served[0]], served[1]
+        if packing is None:
+            return self._lowered(x, weights, hx, None, cells)
+        found, states = self._lowered(packing.padded(x), weights, hx, packing, cells)
+        return [packing.packed(sequence) for sequence in found], states
+
+    def _lowered(
+        self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None, cells: bool
+    ) -> tuple[list[Tensor], States]:
+        """In autocast's dtype where it is on; layer by layer if something is between them or some are frozen."""
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
             for name, weight in zip(self._flat_weights_names[1:], weights[1:], strict=True):
@@ -100,10 +130,12 @@ class LSTM(nn.RNNBase):
             require_dtype("input", x, weights[0].dtype, "weight_ih_l0")
         x, *params = lowered(lower, x, *weights)
         states = lowered(lower, *hx) if hx is not None else None
-        if self.num_layers > 1 and ((self.dropout and self.training) or self._some_layers_are_frozen(params)):
-            return self._layer_by_layer(x, params, states, packing)
+        drops = self.dropout and self.training
+        if cells or self.proj_size or (self.num_layers > 1 and (drops or self._some_layers_are_frozen(params))):
+            return self._layer_by_layer(x, params, states, packing, cells)
         sizes = None if packing is None else packing.batch_sizes
-        return self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+        output, finals = self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+        return [output], finals
 
     def _some_layers_are_frozen(self, params: list[Tensor]) -> bool:
         """Whether weights of some layers want a gradient and of others none does: these need not be multiplied for."""
@@ -112,24 +144,38 @@ class LSTM(nn.RNNBase):
         return torch.is_grad_enabled() and len({any(p.requires_grad for p in layer) for layer in layers}) > 1
 
     def _layer_by_layer(
-        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None
-    ) -> tuple[Tensor, States]:
+        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None, cells: bool
+    ) -> tuple[list[Tensor], States]:
         """Time-major, as torch runs them, so that the same seed drops the same values."""
         if packing is None and self.batch_first:
             x = x.transpose(0, 1)
         directions = 1 + self.bidirectional
         each = len(params) // self.num_layers
-        finals = []
+        sizes = None if packing is None else packing.batch_sizes
+        finals: list[States] = []
+        kept: list[Tensor] = []
+
+        def plain(x: Tensor, weights: list[Tensor], hx: Any) -> tuple[Tensor, States]:
+            if not cells or len(finals) + 1 < self.num_layers:
+                return self._operator(x, weights, hx, sizes, 1, batch_first=False)
+            output, states, c = with_cells(x, weights, hx, sizes, self.bias, self.bidirectional)
+            kept.append(c)
+            return output, states
+
         for layer in range(self.num_layers):
             if layer:
                 x = self._between(x, packing)
             chains = slice(layer * directions, (layer + 1) * directions)
             states = None if hx is None else [state[chains] for state in hx]
-            weights, sizes = params[layer * each : (layer + 1) * each], None if packing is None else packing.batch_sizes
-            x, final = self._operator(x, weights, states, sizes, 1, batch_first=False)
+            weights = params[layer * each : (layer + 1) * each]
+            if self.proj_size:
+                x, final = projected(plain, x, weights, states, sizes, directions)
+            else:
+                x, final = plain(x, weights, states)
             finals.append(final)
         hy, cy = (torch.cat(parts) for parts in zip(*finals, strict=True))
-        return x.transpose(0, 1) if packing is None and self.batch_first else x, (hy, cy)
+        turned = packing is None and self.batch_first
+        return [sequence.transpose(0, 1) if turned else sequence for sequence in (x, *kept)], (hy, cy)
 
     def _between(self, x: Tensor, packing: Packing | None) -> Tensor:
         """A layer's output as the input of the next one: packed sequences lie in one dimension there."""
@@ -152,11 +198,14 @@ class LSTM(nn.RNNBase):
 
     @staticmethod
     def require_supported(module: nn.RNNBase) -> None:
-        """Raise if the operator lacks an option of the module, a projection of h, or its weights are not for it."""
-        if module.proj_size:
-            raise InvalidArgument(f"proj_size is {module.proj_size}, expected 0: h is not projected here", "proj_size")
+        """Raise if the module's weights were made for other options than it has now."""
         names = module._flat_weights_names
-        if len(names) != 2 * (1 + module.bias) * (1 + module.bidirectional) * module.num_layers:
+        if any(name.startswith("weight_hr") for name in names) != bool(module.proj_size):
+            expected = "0" if module.proj_size else "the rows of weight_hr_l0"
+            found = f"proj_size is {module.proj_size}, expected {expected}"
+            raise InvalidArgument(f"{found}: the module's weights were made for that", "proj_size")
+        each = 2 * (1 + module.bias) + bool(module.proj_size)
+        if len(names) != each * (1 + module.bidirectional) * module.num_layers:
             for option, made in _options_of(names).items():
                 if getattr(module, option) != made:
                     found = f"{option} is {getattr(module, option)}, expected {made}"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from ...core.errors import InvalidArgument
+from ...core.profile import documented, null_where_coded
 from ...core.registry import register
 from ...core.rules import (
     PRIVATE_FORMATS,
@@ -20,7 +21,6 @@ from ...core.rules import (
     same_dtype,
     shape,
     shape_of,
-    strictly,
     supported_dtypes,
 )
 from ...core.soc import ATLAS_950, is_one_of
@@ -42,6 +42,7 @@ from ...core.spec import (
     Tensor,
     TensorList,
 )
+from . import differences
 from .dims import SAVED, chain_count, dims_of, layers_exist, param_count, param_shapes, sequence_shape, steps_of
 from .dims import LstmDims as LstmDims
 
@@ -204,6 +205,8 @@ lstm = register(
             _saved("tanhc", "tanhCOut"),
         ),
         dims=_forward_dims,
+        differences=differences.FORWARD,
+        skipped=differences.forward_is_skipped,
         flops=lambda call: call.dims.forward_flops(),
         rules=(
             required("input", "params", *STATES),
@@ -261,16 +264,18 @@ lstm_backward = register(
             ),
         ),
         dims=_backward_dims,
+        differences=differences.BACKWARD,
+        skipped=differences.backward_is_skipped,
         unread=values_of_biases,
         flops=lambda call: call.dims.backward_flops(*(_wanted(k)(call) for k in (0, 1, 3))),
         rules=(
             required("input", "hx", "params"),
-            strictly(required(*UPSTREAM)),
+            documented(required(*UPSTREAM)),
             required(*SAVED, *OUTPUTS),
             layers_exist,
-            length(lambda _: 2, "hx"),
-            length(chain_count, *SAVED),
-            length(param_count, "params", "dparams"),
+            null_where_coded(length(lambda _: 2, "hx")),
+            null_where_coded(length(chain_count, *SAVED)),
+            null_where_coded(length(param_count, "params", "dparams")),
             no_null_members("hx", "params", *SAVED, "dparams"),
             supported_dtypes(*FLOAT_PARAMS),
             same_dtype(FLOAT_PARAMS),

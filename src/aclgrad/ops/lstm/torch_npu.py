@@ -6,9 +6,27 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from .composed import COMPOSED as COMPOSED
 from .functional import LstmResults, lstm, lstm_backward
+from .torch_npu_rnn import (
+    npu_lstm,
+    npu_lstm_backward,
+    npu_lstm_cell,
+    npu_lstm_cell_backward,
+    npu_lstm_data,
+    npu_lstm_data_backward,
+)
 
-__all__ = ["_lstm_npu", "_lstm_npu_backward"]
+__all__ = [
+    "_lstm_npu",
+    "_lstm_npu_backward",
+    "npu_lstm",
+    "npu_lstm_backward",
+    "npu_lstm_cell",
+    "npu_lstm_cell_backward",
+    "npu_lstm_data",
+    "npu_lstm_data_backward",
+]
 
 
 def _lstm_npu(

@@ -8,9 +8,10 @@ import torch
 
 from ...core.errors import InvalidArgument, NullArgument
 from ...core.meta import Meta
+from ...core.profile import coded
 from ...core.registry import register
 from ...core.rules import dtype_of, nd_format, rank, required, same_dtype, shape, strictly, supported_dtypes
-from ...core.spec import BF16, F16, F32, F64, Call, Flag, OpSpec, Out, Tensor
+from ...core.spec import BF16, F16, F32, F64, Call, Difference, Flag, OpSpec, Out, Tensor
 
 FLOATS = (F32, F16)
 GENEROUS = (BF16, F64)
@@ -133,7 +134,15 @@ lstm_cell_backward = register(
             ),
         ),
         dims=_dims,
+        differences=(
+            Difference("one of gradHyOptional, gradCOptional null", "it counts as zeros", "161001"),
+            Difference(
+                "an Inf in an input", "NaN in whatever depends on it", "what IEEE and a clipped tanh make of it",
+                imitated=False,
+            ),
+        ),
         rules=(
+            coded(required("grad_hy", "grad_c")),
             one_gradient_at_least,
             required("cx", "cy", "storage", *OUTPUTS),
             supported_dtypes(*TENSORS),

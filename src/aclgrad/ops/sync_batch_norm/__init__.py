@@ -1,5 +1,6 @@
 """Synchronised batch norm: aclnnBatchNormStats, …GatherStatsWithCounts, …Elemt, …ReduceBackward, …ElemtBackward."""
 
+from . import spec_training as spec_training
 from .functional import (
     batch_norm_elemt,
     batch_norm_elemt_backward,

@@ -13,18 +13,78 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...core.autograd import again, final
-from . import reference
-
-ONCE = "the gradient of a batch norm over several processes cannot be differentiated again; within one process it can"
+from ...core.autograd import Gradient, again
+from ...core.dispatch import is_plain
+from ...core.textbook import textbook
+from . import reference, spec, spec_training
 
 
 def normalised(*arguments: Any) -> Tensor:
     """`Normalised` of these arguments, also in forward mode and where a transform of `torch.func` is active."""
-    if forward_ad._current_level >= 0 and arguments[-1] is None:
+    if forward_ad._current_level >= 0:
         return _formula(*arguments)
     node = _Transformed if torch._C._are_functorch_transforms_active() else Normalised
     return node.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
+    """The output among (output, mean, invstd) of a batch, as a function of `arguments`: input, weight, bias, eps."""
+    output, mean, invstd = found
+    if forward_ad._current_level >= 0:
+        x, weight, bias, eps = arguments
+        return _formula(x, weight, bias, eps)
+    if torch._C._are_functorch_transforms_active():
+        return _TrainedInTransforms.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
+    if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in arguments[:3]):
+        return output
+    return Trained.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class Trained(torch.autograd.Function):
+    """A batch normalised by its own statistics, which were computed before."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        """`arguments`: output, mean, invstd, input, weight, bias, eps."""
+        _keep_trained(ctx, arguments)
+        return arguments[0].view_as(arguments[0])  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """In the order of the arguments; can be differentiated."""
+        (grad,) = gradients
+        x, weight, mean, invstd = ctx.saved_tensors
+        wants = ctx.needs_input_grad[3:6]
+        arguments = (grad, x, weight, mean, invstd, *wants)
+        with torch.no_grad():
+            if is_plain(*(tensor for tensor in arguments[:5] if tensor is not None)):
+                found = spec_training.batch_norm_backward.run(arguments)
+            else:
+                found = torch.ops.aclgrad.batch_norm_backward(*arguments)
+        results = [gradient if wanted else None for gradient, wanted in zip(found, wants, strict=True)]
+        if torch.is_grad_enabled():
+            bias = torch.zeros_like(mean) if wants[2] else None  # its values are of no interest
+            results = again(_formula, (x, weight, bias, ctx.eps), gradients, (*results, None))[:3]
+        return None, None, None, *results, None
+
+
+class _TrainedInTransforms(Trained):
+    """The same in the form that `torch.func` asks for, which takes every call some microseconds more."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*arguments: Any) -> Tensor:
+        return arguments[0].view_as(arguments[0])  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        _keep_trained(ctx, inputs)
+
+
+def _keep_trained(ctx: Any, arguments: tuple[Any, ...]) -> None:
+    _, mean, invstd, x, weight, _, ctx.eps = arguments
+    ctx.save_for_backward(x, weight, mean, invstd)
 
 
 class Normalised(torch.autograd.Function):
@@ -32,7 +92,7 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: input, weight, bias, mean, invstd, counts [W], eps, and how sums are reduced (or None)."""
+        """`arguments`: input, weight, bias, mean, invstd, counts [1], eps."""
         _keep(ctx, arguments)
         return _elements(*arguments)
 
@@ -43,11 +103,9 @@ class Normalised(torch.autograd.Function):
         x, weight, mean, *_ = ctx.saved_tensors
         with torch.no_grad():
             found = _gradients(ctx, grad)
-        if ctx.reduce is not None:
-            return *final(ONCE, found, grad, x), *[None] * 5
         bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
-        inputs = (x, weight, bias, *[None] * 3, ctx.eps, None)
-        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 5)))
+        inputs = (x, weight, bias, *[None] * 3, ctx.eps)
+        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 4)))
 
 
 def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
@@ -61,8 +119,6 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
         grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
     grad_x = None
     if wants_x:
-        if ctx.reduce is not None:
-            sum_dy, sum_dy_xmu = ctx.reduce(sum_dy, sum_dy_xmu)
         grad_x = torch.ops.aclgrad.batch_norm_elemt_backward(grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
     return [grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None]
 
@@ -70,9 +126,10 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
 def _formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
     """The same in torch's own operations, from the batch alone."""
     wide = torch.promote_types(x.dtype, torch.float32)
-    *_, eps, _ = rest
-    y, _, _ = reference.batch_norm(x.to(wide), None if weight is None else weight.to(wide), eps)
-    return (y if bias is None else y + reference.along_channels(bias.to(wide), x)).to(x.dtype)
+    *_, eps = rest
+    weight, bias = (None if vector is None else vector.to(wide) for vector in (weight, bias))
+    y, *_ = reference.batch_norm(x.to(wide), weight, bias, None, None, 0.0, eps)
+    return y.to(x.dtype)
 
 
 class _Transformed(Normalised):
@@ -90,10 +147,72 @@ class _Transformed(Normalised):
 
 
 def _keep(ctx: Any, arguments: tuple[Any, ...]) -> None:
-    x, weight, _, mean, invstd, counts, ctx.eps, ctx.reduce = arguments
+    x, weight, _, mean, invstd, counts, ctx.eps = arguments
     ctx.save_for_backward(x, weight, mean, invstd, counts)
 
 
 def _elements(*arguments: Any) -> Tensor:
-    x, weight, bias, mean, invstd, _, eps, _ = arguments
+    x, weight, bias, mean, invstd, _, eps = arguments
     return torch.ops.aclgrad.batch_norm_elemt(x, weight, bias, mean, invstd, eps)  # type: ignore[no-any-return]
+
+
+def evaluated(*arguments: Any) -> Tensor:
+    """`batch_norm_elemt`, past torch's dispatcher where that need not know."""
+    if torch._C._are_functorch_transforms_active() or not is_plain(*(t for t in arguments[:5] if t is not None)):
+        return torch.ops.aclgrad.batch_norm_elemt(*arguments)  # type: ignore[no-any-return]
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in arguments[:5]):
+        return Evaluated.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+    return spec.batch_norm_elemt.run(arguments)  # type: ignore[no-any-return]
+
+
+class Evaluated(torch.autograd.Function):
+    """(x - mean) * invstd * weight + bias."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        """`arguments`: those of the op."""
+        _keep_vectors(ctx, arguments)
+        return spec.batch_norm_elemt.run(arguments)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """In the order of the arguments; can be differentiated."""
+        return _elemt(ctx, *gradients)
+
+
+def _keep_vectors(ctx: Any, inputs: tuple[Any, ...], output: Any = None) -> None:  # noqa: ARG001
+    *tensors, ctx.eps = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _elemt(ctx: Any, grad: Tensor) -> Any:
+    """All follow from the two sums of the synchronised layer; the input's is the forward formula once more."""
+    x, weight, bias, mean, invstd = ctx.saved_tensors
+    wants = ctx.needs_input_grad
+    found: list[Any] = [None] * 6
+    with torch.no_grad():
+        if wants[0]:
+            centre = torch.zeros_like(mean)
+            found[0] = spec.batch_norm_elemt(grad, weight, None, centre, invstd, ctx.eps).to(x.dtype)
+        if any(wants[1:5]):
+            sums = spec.batch_norm_reduce_backward(grad, x, mean, invstd, weight, True, True, True)
+            found[1:5] = _of_vectors(x, weight, invstd, sums, wants)
+    if not torch.is_grad_enabled():
+        return tuple(found)
+    return tuple(again(textbook(spec.batch_norm_elemt), (x, weight, bias, mean, invstd, ctx.eps), (grad,), found))
+
+
+def _of_vectors(x: Tensor, weight: Tensor | None, invstd: Tensor, sums: Any, wants: Any) -> list[Tensor | None]:
+    """Gradients of weight, bias, mean and invstd."""
+    sum_dy, sum_dy_xmu, grad_weight, grad_bias = sums
+    found: list[Tensor | None] = [grad_weight if wants[1] else None, grad_bias if wants[2] else None, None, None]
+    if wants[3]:
+        found[2] = -sum_dy * (invstd if weight is None else invstd * weight)
+    if wants[4]:
+        found[3] = sum_dy_xmu if weight is None else sum_dy_xmu * weight
+    if x.numel() == 0:
+        return [None if slope is None else torch.zeros_like(slope) for slope in found]
+    return found
+
+
+GRADIENTS = {"batch_norm_elemt": Gradient(_keep_vectors, _elemt)}

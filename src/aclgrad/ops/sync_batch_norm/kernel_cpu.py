@@ -7,6 +7,8 @@ from ...core.spec import Call
 from .cpu.elementwise import BatchNormElemt, BatchNormElemtBackward
 from .cpu.reduce_backward import BatchNormReduceBackward
 from .cpu.stats import BatchNormGatherStatsWithCounts, BatchNormStats
+from .cpu.training import BatchNorm, BatchNormBackward
+from .steps import Backward
 
 
 def batch_norm_stats(call: Call) -> Launch:
@@ -32,3 +34,15 @@ def batch_norm_reduce_backward(call: Call) -> Launch:
 def batch_norm_elemt_backward(call: Call) -> Launch:
     """Any mix of float dtypes, any strides, any numeric counter."""
     return BatchNormElemtBackward(call)
+
+
+def batch_norm(call: Call) -> Launch:
+    """Any mix of float dtypes, any strides."""
+    return BatchNorm(call)
+
+
+def batch_norm_backward(call: Call) -> Launch:
+    """Any mix of float dtypes, any strides; the sums alone are the synchronised layer's."""
+    if call["wants_input"]:
+        return BatchNormBackward(call)
+    return Backward(call, batch_norm_reduce_backward, batch_norm_elemt_backward)

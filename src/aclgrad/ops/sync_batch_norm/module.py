@@ -7,45 +7,78 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from ...core.agreement import agreement_of
+from ...core.autograd import require_no_tangents
+from ...core.collectives import Collective, Group, collective_of
+from ...core.collectives import process_group as resolved
+from ...core.dispatch import is_watched
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .autograd import normalised
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, Vectors, by_running_statistics
+from .ranks import Statistics, gathered_statistics, normalised_over
 
-__all__ = ["SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
-Reduce = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Gather = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+"""From a part of a batch the (means [W, C], invstds [W, C], counts [W]) of all parts."""
 
 
-class SyncBatchNorm(nn.SyncBatchNorm):
+class SyncBatchNorm(_BatchNorm):
     """`torch.nn.SyncBatchNorm` by this package's kernels: same arguments, parameters, buffers and state_dict.
 
-    Shapes: `input` [N, C, …] of rank 2 or more, any layout; the result has its shape, dtype and layout. Runs on CPUs
-    too, and in one process: the batch is what this process has.
+    Shapes: `input` [N, C, …] of rank 2 or more, any layout; the result has its shape, dtype and layout. In training the
+    batch is that of all ranks of `process_group` (the default one if None), on CPUs too; ranks may have batches of
+    different sizes, or empty ones. Without a group it is what this process has. With `check=True` the ranks compare
+    what they are about to do in every call, and name the one that differs.
 
     >>> import torch, aclgrad.nn
     >>> aclgrad.nn.SyncBatchNorm(3)(torch.randn(8, 3, 5)).mean().abs() < 1e-6
     tensor(True)
     """
 
+    # What a module that was torch's does not have.
+    check: bool = False
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        check: bool = False,
+        **options: Any,  # of newer versions of torch
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype, **options
+        )  # fmt: skip
+        self.process_group, self.check = process_group, check
+
     def forward(self, input: Tensor) -> Tensor:
         """Normalised by the batch in training, by the running statistics otherwise."""
         rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
         require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
-        if not self.training and not (self.running_mean is None and self.running_var is None):
-            return batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
-            )
-        if input.numel() == self.num_features:
+        vectors = Vectors.of(self)
+        if not self.training and not (vectors.mean is None and vectors.var is None):
+            return by_running_statistics(self, input, vectors)
+        group = self._group() if self.training else None
+        if group is None and input.numel() == self.num_features:
             raise InvalidArgument(
                 f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
                 "input",
             )
-        if self.training:
-            self.require_supported(self)
-        mean, invstd, counts = self._statistics(input)
-        return normalised(input, self.weight, self.bias, mean, invstd, counts, self.eps, self._reduce())
+        if group is None:
+            of = self._statistics(input, _alone)
+            return normalised(input, self.weight, self.bias, *of, self.eps)
+        require_no_tangents((input, self.weight, self.bias))
+        return self._over(group, input)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: nn.Module, process_group: Any = None) -> nn.Module:
@@ -53,32 +86,54 @@ class SyncBatchNorm(nn.SyncBatchNorm):
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)  # type: ignore[no-untyped-call]
         for child in converted.modules():
             if type(child) is nn.SyncBatchNorm:  # torch makes all of them anew
-                child.__class__ = cls
+                made: Any = child
+                made.__class__ = cls
         return converted
 
-    @staticmethod
-    def require_supported(module: nn.SyncBatchNorm) -> None:
-        """Raise if several processes would have to agree on the statistics."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            processes = torch.distributed.get_world_size(module.process_group)
-            if processes > 1:
-                raise Unsupported(
-                    f"process_group has {processes} processes, expected 1: a batch is that of one process here"
-                )
+    def _group(self) -> Any:
+        """The group whose ranks have the batch together; None where there is one rank."""
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return None
+        group = resolved(self.process_group)
+        return group if group.size() > 1 else None
 
-    def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and invstd [C] of the whole batch, and how many values each process counted [W]; updates the buffers.
+    def _over(self, group: Any, input: Tensor) -> Tensor:
+        """Normalised by the batch of all ranks."""
+        if torch._C._are_functorch_transforms_active():
+            raise Unsupported("process_group has several ranks, expected one where torch.func transforms the module")
+        collective = collective_of(group)
+        if isinstance(collective, Group):
+            self._agree(group, input)
+        of = self._statistics(input, lambda part: _gathered(collective, part))
+        (result,) = normalised_over(collective, [input], self.weight, self.bias, of)
+        return result
+
+    def _agree(self, group: Any, input: Tensor) -> None:
+        """Raise on all ranks unless they are about to do the same."""
+        gradient = torch.is_grad_enabled() and input.requires_grad
+        wide = torch.promote_types(input.dtype, torch.float32)
+        words = {"num_features": self.num_features, "dtype of statistics": str(wide), "device": input.device.type}
+        words |= {"a gradient of input": gradient}
+        if self.check:
+            options = {name: getattr(self, name) for name in ("eps", "momentum", "affine", "track_running_stats")}
+            agreement_of(group).now({**words, **options})
+        else:
+            agreement_of(group).once(words)
+
+    def _statistics(self, input: Tensor, gather: Gather) -> Statistics:
+        """Of the whole batch; updates the buffers.
 
         eps comes in last: the running variance is taken from invstd, and subtracting eps from 1 / invstd² would leave
         few digits of a variance that is small beside it.
         """
         with torch.no_grad():
-            mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, 0.0)
-            mean, invstd, counts = self._gathered(mean, invstd, input.numel() // input.shape[1])
-            running = self._running()
-            if input.numel() == 0:
+            mean, invstd, counts = gather(input)
+            running, empty = self._running(), input.numel() == 0
+            if empty and len(counts) == 1:
                 running = []  # nothing was seen that could be remembered
             cumulative = self.momentum is None
+            before = [buffer.clone() for buffer in running] if empty else []
             updated = [torch.zeros_like(buffer) for buffer in running] if cumulative else running
             mean, invstd = torch.ops.aclgrad.batch_norm_gather_stats_with_counts(
                 input, mean, invstd, *(updated or (None, None)), 1.0 if cumulative else self.momentum, 0.0, counts
@@ -86,7 +141,9 @@ class SyncBatchNorm(nn.SyncBatchNorm):
             if cumulative and self.num_batches_tracked is not None:
                 for buffer, new in zip(running, updated, strict=True):
                     buffer.lerp_(new, self.num_batches_tracked.to(buffer.dtype).reciprocal())
-            return mean, (invstd**-2 + self.eps).rsqrt(), counts
+            for buffer, old in zip(running, before, strict=False):  # others may have seen something, or nobody
+                buffer.copy_(torch.where(counts.sum() > 0, buffer, old))
+            return Statistics(mean, (invstd**-2 + self.eps).rsqrt(), counts)
 
     def _running(self) -> list[Tensor]:
         """The buffers to update, mean and variance, if any."""
@@ -99,10 +156,20 @@ class SyncBatchNorm(nn.SyncBatchNorm):
         batches.add_(1)
         return [buffer for buffer in (mean, var) if buffer is not None]
 
-    def _gathered(self, mean: Tensor, invstd: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Every process's statistics, [W, C] and [W]."""
-        return mean.unsqueeze(0), invstd.unsqueeze(0), mean.new_full((1,), count)
 
-    def _reduce(self) -> Reduce | None:
-        """How the sums of the backward pass are added over the processes."""
-        return None
+def _alone(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a batch that is all in this process."""
+    mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, 0.0)
+    return mean.unsqueeze(0), invstd.unsqueeze(0), mean.new_full((1,), input.numel() // input.shape[1])
+
+
+def _gathered(collective: Collective, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the parts of all ranks; a GPU is not asked whether they have more than one value together."""
+    mean, invstd, counts = gathered_statistics(collective, [input])
+    if input.is_cpu and not is_watched() and counts.sum() == 1:
+        raise InvalidArgument(
+            f"input has shape {list(input.shape)} and is empty on other ranks, expected more than one value per "
+            "channel to normalise by",
+            "input",
+        )
+    return mean, invstd, counts

@@ -111,6 +111,24 @@ def aten_elemt_backward(
     return lambda: torch.batch_norm_backward_elemt(grad_out, x, mean, invstd, weight, sum_dy, sum_dy_xmu, count)
 
 
+def aten_training(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
+    momentum: float, eps: float,
+) -> Prepared:  # fmt: skip
+    """What nn.BatchNorm*d runs; half batches with float32 vectors, as under autocast."""
+    return lambda: torch.native_batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps)
+
+
+def aten_training_backward(
+    grad: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, invstd: Tensor, *wants: bool
+) -> Prepared:
+    """The gradient of nn.BatchNorm*d."""
+    mask = list(wants)
+    return lambda: torch.ops.aten.native_batch_norm_backward(
+        grad, x, weight, None, None, mean, invstd, True, 1e-5, mask
+    )
+
+
 PEERS: dict[str, tuple[Peer, ...]] = {
     "batch_norm_stats": (
         Peer("eager torch", eager_stats, devices=CPU),
@@ -134,4 +152,6 @@ PEERS: dict[str, tuple[Peer, ...]] = {
         Peer("aten", aten_elemt_backward, devices=CUDA),
         Peer("torch.compile", compiled(eager_elemt_backward), devices=CUDA, compiles=True),
     ),
+    "batch_norm": (Peer("aten", aten_training, devices=(*CPU, *CUDA)),),
+    "batch_norm_backward": (Peer("aten", aten_training_backward, devices=(*CPU, *CUDA)),),
 }

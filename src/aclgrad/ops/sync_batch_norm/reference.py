@@ -8,19 +8,55 @@ from torch import Tensor
 Sums = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 
-def batch_norm(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, mean [C], invstd [C]) with the biased variance, as one process sees the whole batch."""
-    mean, invstd = batch_norm_stats(x, eps)
-    return batch_norm_elemt(x, weight, None, mean, invstd, eps), mean, invstd
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """(y, mean [C], invstd [C]) with the biased variance, and the running statistics moved; a process has all of x."""
+    mean, invstd = batch_norm_stats(input, eps)
+    y = batch_norm_elemt(input, weight, bias, mean, invstd, eps)
+    if input.numel() == 0 or running_mean is None or running_var is None:
+        return y, mean, invstd, running_mean, running_var
+    n = input.numel() // input.shape[1]
+    unbiased = _moments(input)[1] * (n / (n - 1) if n > 1 else torch.nan)
+    moved_mean = (1 - momentum) * running_mean + momentum * mean
+    return y, mean, invstd, moved_mean, (1 - momentum) * running_var + momentum * unbiased
+
+
+def batch_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    invstd: Tensor,
+    wants_input: bool,
+    wants_weight: bool,
+    wants_bias: bool,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of input, weight and bias, with mean and invstd as functions of the input."""
+    sums = batch_norm_reduce_backward(grad_out, input, mean, invstd, weight, wants_input, wants_weight, wants_bias)
+    sum_dy, sum_dy_xmu, grad_weight, grad_bias = sums
+    if input.numel() == 0 and grad_weight is not None:
+        grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
+    if sum_dy is None or sum_dy_xmu is None:
+        return None, grad_weight, grad_bias
+    count = sum_dy.new_full((), input.numel() // input.shape[1])
+    grad = batch_norm_elemt_backward(grad_out, input, mean, invstd, weight, sum_dy, sum_dy_xmu, count)
+    return grad, grad_weight, grad_bias
 
 
 def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """(mean, 1 / √(variance + eps)) of every channel, with the biased variance; (0, NaN) of an empty batch."""
-    axes = _all_but_channels(input)
     if input.numel() == 0:
         mean = input.new_zeros(input.shape[1])
         return mean, torch.full_like(mean, torch.nan)
-    return input.mean(axes), (input.var(axes, unbiased=False) + eps) ** -0.5
+    mean, variance = _moments(input)
+    return mean, (variance + eps) ** -0.5
 
 
 def batch_norm_gather_stats_with_counts(
@@ -106,6 +142,13 @@ def batch_norm_elemt_backward(
 def along_channels(vector: Tensor, x: Tensor) -> Tensor:
     """A [C] vector shaped to broadcast along dimension 1 of x."""
     return vector.view(1, -1, *[1] * (x.dim() - 2))
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance of every channel. `Tensor.var` loses some digits, adding one number after another."""
+    axes = _all_but_channels(x)
+    mean = x.mean(axes)
+    return mean, (x - along_channels(mean, x)).square().mean(axes)
 
 
 def _all_but_channels(x: Tensor) -> list[int]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ...core.errors import InvalidArgument, NullArgument
+from ...core.profile import NOTHING, invalid_where_coded
 from ...core.registry import register
 from ...core.rules import (
     MAX_RANK,
@@ -24,7 +25,24 @@ from ...core.rules import (
     supported_dtypes,
 )
 from ...core.soc import ATLAS_950, bf16_needs_a_chip_that_has_it, is_one_of
-from ...core.spec import BF16, F16, F32, F64, I32, I64, U8, Call, Flag, Float, InOut, OpSpec, Out, Rule, Tensor
+from ...core.spec import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I32,
+    I64,
+    U8,
+    Call,
+    Difference,
+    Flag,
+    Float,
+    InOut,
+    OpSpec,
+    Out,
+    Rule,
+    Tensor,
+)
 
 FLOATS = (F32, F16, BF16)
 COUNTS = (I32, F16, F32)
@@ -179,8 +197,9 @@ batch_norm_elemt = register(
         ),
         outs=(Out("output", "output", FLOATS, shape_of("input"), dtype_of("input"), like="input", generous=(F64,)),),
         dims=_channels,
+        differences=(Difference("input, mean, invstd or output null", "161001", "161002"),),
         rules=(
-            required("input", "mean", "invstd", "output"),
+            invalid_where_coded(required("input", "mean", "invstd", "output")),
             supported_dtypes("input", *AFFINE, "output"),
             bf16_needs_a_chip_that_has_it(),
             one_format("input", "output"),
@@ -226,6 +245,8 @@ batch_norm_reduce_backward = register(
             for name, aclnn, flag in SUMS
         ),
         dims=_channels,
+        differences=(Difference("an empty gradOut or input", "success; sums of nothing are zero", NOTHING),),
+        skipped=lambda call: 0 in (call["grad_out"].numel, call["input"].numel) and not is_one_of(call.soc, ATLAS_950),
         rules=(
             required("grad_out", "input", "mean", "invstd"),
             wanted_sums(required),

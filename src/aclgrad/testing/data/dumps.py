@@ -140,7 +140,8 @@ def _by_names(dump: Dump, spec: OpSpec, known: set[str], results_only: bool) -> 
             continue
         place = _place(spec, path.stem, results_only)
         if place is None:
-            dump.problems.append(f"{path.name} is no argument and no output of {spec.name}")
+            names = ", ".join(dict.fromkeys(param.aclnn for param in (*spec.args, *spec.outs)))
+            dump.problems.append(f"{path.name} is no argument and no output of {spec.name}, expected one of {names}")
             continue
         name, member, is_output = place
         into = dump.outputs if is_output else dump.arguments

@@ -29,6 +29,13 @@ else:
 LEVELS = ("L0", "L1", "L2")
 
 
+class Asked(NamedTuple):
+    """The standard to judge by, and the level. What fails by it, or by our rule, is explained element by element."""
+
+    standard: str
+    level: str
+
+
 class Judgement(NamedTuple):
     """What a standard says of an output; `ok` is None where it has no figures for the output's dtype."""
 

@@ -36,8 +36,8 @@ def as_csv(report: Report) -> str:
         name = call.name if call.name.endswith((".forward", ".backward")) else f"Aclnn.{report.aclnn}.{number}.forward"
         for output in call.outputs:
             rows.writerow({"API Name": f"{name}.output.{_position(report, output)}", **_row(report, output)})
-        for problem in call.problems:
-            rows.writerow({"API Name": name, "Status": ERROR, "Message": problem})
+        for fault in (*call.faults, *call.problems):
+            rows.writerow({"API Name": name, "Status": ERROR, "Message": f"{call.check} {fault}".strip()})
     return written.getvalue()
 
 
@@ -94,13 +94,14 @@ def _told(report: Report) -> dict[str, Any]:
             each.name: {"title": each.title, "source": each.source, "revision": each.revision}
             for each in standards().values()
         },
-        "calls": [_call(call) for call in report.calls],
+        "calls": [_call(report, call) for call in report.calls], "left_out": report.left_out,
     }  # fmt: skip
 
 
-def _call(call: CallReport) -> dict[str, Any]:
+def _call(report: Report, call: CallReport) -> dict[str, Any]:
     return {
-        "name": call.name, "arguments": call.arguments, "problems": call.problems,
+        "check": call.check, "name": call.name, "ok": call.ok(report.standard), "arguments": call.arguments,
+        "problems": call.problems, "faults": call.faults,
         "outputs": [_output(output) for output in call.outputs],
     }  # fmt: skip
 
@@ -141,7 +142,7 @@ def as_junit(report: Report) -> str:
     for call in report.calls:
         cases = list(_cases(report, call))
         counts = {kind: str(sum(case.find(kind[:-1]) is not None for case in cases)) for kind in ("failures", "errors")}
-        name = f"{report.operator} {call.name}".strip()
+        name = " ".join(part for part in (report.operator, call.check, call.name) if part)
         suite = ElementTree.SubElement(suites, "testsuite", {"name": name, "tests": str(len(cases)), **counts})
         suite.extend(cases)
     ElementTree.indent(suites)
@@ -167,6 +168,11 @@ def _cases(report: Report, call: CallReport) -> Iterator[ElementTree.Element]:
                 f"{output.name}{list(output.index(bad.place))}: found {bad.found!r}, expected {bad.true!r}, "
                 f"{bad.ulp:.3g} ulp" for bad in worst_of(output)
             )  # fmt: skip
+        yield made
+    if call.faults or (call.check and not call.outputs):
+        made = case(call.check or "the call")
+        for fault in call.faults:
+            ElementTree.SubElement(made, "failure", message=fault)
         yield made
     for problem in call.problems:
         made = case("inputs and files")

@@ -10,7 +10,7 @@ from math import isfinite
 
 from ..._version import __version__
 from ...core.meta import dtype_name
-from ..precision.kinds import RULE, Criterion
+from ..precision.kinds import Criterion
 from ..precision.standards import Judgement, standards
 from . import svg
 from .model import CallReport, OutputReport, Report, broken, worst_of
@@ -23,7 +23,8 @@ SIGNS = {True: ('<span class="good">✓</span>', "holds"), False: ('<span class=
 def page(report: Report) -> str:
     """The whole page."""
     title = f"{report.operator}: {report.verdict}"
-    body = "".join([_head(report), *(_call(report, call) for call in report.calls), _sources()])
+    calls = [_call(report, call) for call in report.shown]
+    body = "".join([_head(report), _tally(report), *calls, _sources()])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -52,9 +53,33 @@ def _head(report: Report) -> str:
     )
 
 
+def _tally(report: Report) -> str:
+    """A line for each check, or of many cases how many are right."""
+    hidden = len(report.calls) - len(report.shown)
+    if not report.tally:
+        right = len(report.calls) - len(report.wrong)
+        return f"<p><b>{right} of {len(report.calls)}</b> cases are right</p>" if hidden else ""
+    rows = [
+        _row("td", [check, f"{calls}", f"{wrong or ''}"], ["", "number", "number bad"])
+        + f"<td>{SIGNS[not wrong][0]}</td></tr>"
+        for check, calls, wrong in report.tally
+    ]
+    rows += [_row("td", [name], [""]) + f'<td colspan="3" class="soft">left out: {escape(why)}</td></tr>'
+             for name, why in report.left_out.items()]  # fmt: skip
+    heads = '<th>check</th><th class="number">calls</th><th class="number">wrong</th><th></th>'
+    more = len(report.wrong) - len(report.shown)
+    note = f'<p class="soft">{more} more calls are not right; the json and csv forms have them.</p>' if more > 0 else ""
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="sheet scroll" style="margin-top:1rem">{table}</div>{note}'
+
+
 def _call(report: Report, call: CallReport) -> str:
     several = len(report.calls) > 1
-    parts = [f"<h2>{escape(call.name)}</h2>" if call.name and several else ""]
+    title = ": ".join(part for part in (call.check, call.name) if part)
+    parts = [f"<h2>{escape(title)}</h2>" if title and several else ""]
+    if call.faults:
+        items = "".join(f"<li>{escape(fault)}</li>" for fault in call.faults)
+        parts.append(f'<div class="sheet bad"><ul>{items}</ul></div>')
     if call.problems:
         items = "".join(f"<li>{escape(problem)}</li>" for problem in call.problems)
         parts.append(f'<div class="sheet warn"><b>Cannot compare</b><ul>{items}</ul></div>')
@@ -130,14 +155,6 @@ def _share(value: float, limit: float) -> float:
     return min(1.0, value / limit) if limit > 0 else float(value > 0)
 
 
-def _allowed(output: OutputReport) -> float:
-    """The largest error that our rule allows: what maps are coloured by."""
-    for criterion in output.judgements[RULE].criteria:
-        if criterion.what == "largest error":
-            return criterion.limit
-    return 0.0
-
-
 def _pictures(output: OutputReport) -> Iterator[str]:
     if output.histogram is None or output.places is None or output.found is None:
         return
@@ -145,11 +162,11 @@ def _pictures(output: OutputReport) -> Iterator[str]:
     if total:
         yield _sheet("How many errors are how large", svg.histogram(output.histogram, total))
         yield _sheet("Errors against the size of the values", svg.by_size(output.histogram))
-    allowed = _allowed(output)
+    allowed = output.allowed
     pictures = [svg.places(output.places, allowed), svg.strips(output.places, allowed)]
     drawn = "".join(f"<div>{picture}</div>" for picture in pictures if picture)
     if drawn and (output.found.misplaced or output.found.values["max_error()"]):
-        words = "".join(f"<li>{escape(text)}</li>" for text in svg.bad_indices(output.places, allowed))
+        words = "".join(f"<li>{escape(text)}</li>" for text in output.places.beyond(allowed))
         told = f"<p>Errors beyond what our rule allows lie only in</p><ul>{words}</ul>" if words else ""
         colours = (("within", "within what our rule allows"), ("beyond", "beyond it"), ("odd", "NaN or Inf misplaced"))
         keys = " ".join(f'<span class="key"><i class="{name}"></i>{text}</span>' for name, text in colours)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +15,7 @@ import torch
 
 from ...core.errors import InvalidArgument
 from ...core.meta import dtype_name
-from ..precision.kinds import Criterion
+from ..precision.kinds import RULE, Criterion
 from ..precision.standards import Judgement
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 RIGHT, IMPRECISE, INCOMPARABLE = 0, 1, 2
 """Exit codes."""
+
+FEW = 6  # calls that are shown in full
 
 
 class Maker(NamedTuple):
@@ -58,9 +63,23 @@ class OutputReport:
             index.append(at)
         return tuple(reversed(index))
 
+    @property
+    def allowed(self) -> float:
+        """The largest error that our rule allows, whatever the standard."""
+        criteria = self.judgements[RULE].criteria if self.judgements else ()
+        return next((each.limit for each in criteria if each.what == "largest error"), 0.0)
+
     def ok(self, standard: str) -> bool:
         """Whether it was compared, and is precise enough by a standard."""
         return self.problem is None and self.judgements[standard].ok is True
+
+    def excess(self, standard: str) -> float:
+        """By what factor it is worse than a standard allows."""
+        if self.problem is not None:
+            return inf
+        judgement = self.judgements[standard]
+        found = [each for each in judgement.criteria if not each.ok]
+        return max((each.value / each.limit if each.limit > 0 else inf for each in found), default=0.0)
 
     def __str__(self) -> str:
         kind = "" if self.dtype is None else f" {dtype_name(self.dtype)}{list(self.shape)}"
@@ -69,12 +88,25 @@ class OutputReport:
 
 @dataclass
 class CallReport:
-    """One call: its arguments in words, its outputs, and what kept it from being compared as a whole."""
+    """One call: its arguments in words, its outputs, and what kept it from being compared as a whole.
+
+    Where a kernel is tried in many ways, `check` says what was looked at, and `faults` what it did wrong besides.
+    """
 
     name: str
     arguments: dict[str, str] = field(default_factory=dict)
     outputs: list[OutputReport] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    check: str = ""
+    faults: list[str] = field(default_factory=list)
+
+    def ok(self, standard: str) -> bool:
+        """Whether nothing is wrong with it."""
+        return not self.troubles and not self.faults and all(each.ok(standard) for each in self.outputs)
+
+    def excess(self, standard: str) -> float:
+        """By what factor its worst output is worse than a standard allows."""
+        return max((each.excess(standard) for each in self.outputs), default=0.0)
 
     @property
     def troubles(self) -> list[str]:
@@ -94,6 +126,12 @@ class Report:
     standard: str
     level: str
     calls: list[CallReport] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # checks, and why
+
+    @property
+    def wrong(self) -> list[CallReport]:
+        """The calls that are not right."""
+        return [call for call in self.calls if not call.ok(self.standard)]
 
     @staticmethod
     def of_fault(spec: OpSpec, standard: str, level: str, fault: str) -> Report:
@@ -101,13 +139,31 @@ class Report:
         return Report(spec.name, spec.aclnn, standard, level, [CallReport("", problems=[fault])])
 
     @property
+    def tally(self) -> list[tuple[str, int, int]]:
+        """(check, calls, those that are wrong) of every check; nothing where there are none."""
+        checks = dict.fromkeys(call.check for call in self.calls if call.check)
+        wrong = Counter(call.check for call in self.wrong)
+        return [(check, sum(call.check == check for call in self.calls), wrong[check]) for check in checks]
+
+    @property
+    def shown(self) -> list[CallReport]:
+        """The calls to show in full: all, or of many the wrong ones, the worst of each check first."""
+        if len(self.calls) <= FEW and not self.tally:
+            return self.calls
+        by_check: dict[str, list[CallReport]] = {}
+        for call in sorted(self.wrong, key=lambda call: -call.excess(self.standard)):
+            by_check.setdefault(call.check, []).append(call)
+        in_turn = [call for calls in zip_longest(*by_check.values()) for call in calls if call is not None]
+        return in_turn[:FEW]
+
+    @property
     def exit_code(self) -> int:
         """0 right, 1 not precise enough, 2 not comparable: something is missing, not as it should be, or too much."""
         outputs = [each for call in self.calls for each in call.outputs]
         unjudged = [each for each in outputs if each.problem is None and each.judgements[self.standard].ok is None]
-        if not outputs or unjudged or any(call.troubles for call in self.calls):
+        if not (outputs or self.tally) or unjudged or any(call.troubles for call in self.calls):
             return INCOMPARABLE
-        return RIGHT if all(each.ok(self.standard) for each in outputs) else IMPRECISE
+        return IMPRECISE if self.wrong else RIGHT
 
     @property
     def ok(self) -> bool:
@@ -117,6 +173,8 @@ class Report:
     @property
     def verdict(self) -> str:
         """In a word or two."""
+        if any(call.faults for call in self.calls):
+            return "wrong"
         return ("right", "not precise enough", "cannot compare")[self.exit_code]
 
     def show(self) -> None:

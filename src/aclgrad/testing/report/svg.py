@@ -19,6 +19,7 @@ def histogram(counts: Histogram, total: int) -> str:
     bars = counts.by_error()
     left, top, height = 40, 8, 150
     step = (WIDTH - left) / max(len(bars), 8)
+    every = max(1, -(-len(bars) // 14))  # of the bars have a label
     most = max(count for _, count in bars) if bars else 1
     decades = ceil(log10(max(most, 10)))
     scale = height / (decades + 0.3)
@@ -39,7 +40,7 @@ def histogram(counts: Histogram, total: int) -> str:
                 f'<rect class="within" x="{x + 1:.1f}" y="{y(count):.1f}" width="{step - 2:.1f}" '
                 f'height="{top + height - y(count):.1f}" rx="2"><title>{told}</title></rect>'
             )
-        if step > 24 or k % 2 == 0:
+        if k % every == 0:
             parts.append(_label(x + step / 2, top + height + 14, _ulp_label(exponent)))
     parts.append(_label((left + WIDTH) / 2, top + height + 30, "error in ulp of the true value"))
     return _drawing(top + height + 36, f"errors of {total:,} elements by their size in ulp", parts)
@@ -115,7 +116,7 @@ def places(found: Places, allowed: float) -> str:
 
 def strips(found: Places, allowed: float) -> str:
     """A line for each dimension: the largest error at each index."""
-    lines = [(d, line.tolist()) for d, line in enumerate(found.along) if found.shape[d] > 1]
+    lines = [(d, found.strip(d).tolist()) for d in range(len(found.shape)) if found.shape[d] > 1]
     if not lines:
         return ""
     left, side, gap, parts = 92, 16, 10, []
@@ -126,28 +127,6 @@ def strips(found: Places, allowed: float) -> str:
         parts.append(f'<rect class="back" x="{left}" y="{top}" width="{WIDTH - left}" height="{side}"/>')
         parts += _cells([line], allowed, left, top, cell, side)
     return _drawing(len(lines) * (side + gap) + 4, "largest error at each index of each dimension", parts)
-
-
-def bad_indices(found: Places, allowed: float) -> list[str]:
-    """In words, the dimensions along which only some indices have errors beyond what is allowed."""
-    told = []
-    for d, (line, size, width) in enumerate(zip(found.along, found.shape, found.widths, strict=True)):
-        bad = [k for k, error in enumerate(line.tolist()) if error > allowed]
-        if 0 < len(bad) < len(line):
-            told.append(f"dimension {d} (of {size}): {_ranges(bad, width, size)}")
-    return told
-
-
-def _ranges(bad: Sequence[int], width: int, size: int) -> str:
-    """Cells as ranges of indices, the first few."""
-    spans: list[list[int]] = []
-    for cell in bad:
-        if spans and spans[-1][1] == cell * width:
-            spans[-1][1] = min((cell + 1) * width, size)
-        else:
-            spans.append([cell * width, min((cell + 1) * width, size)])
-    told = [f"{a}" if b == a + 1 else f"{a}–{b - 1}" for a, b in spans[:6]]
-    return ", ".join(told) + (f" and {len(spans) - 6} more ranges" if len(spans) > 6 else "")
 
 
 def _cells(

@@ -12,46 +12,51 @@ from ..precision.standards import standard_named
 from .model import CallReport, OutputReport, Report, broken, worst_of
 
 COLOURS = ("green", "red", "yellow")  # of the exit codes
-FEW = 6  # calls that are shown in full
-MOST = 8  # elements that are listed of an output
+MOST = 6  # elements that are listed of an output
 
 
 def show(report: Report, console: Console | None = None) -> None:
     """Print the report."""
     console = console or wide_console()
     standard = standard_named(report.standard)
-    if len(report.calls) > FEW:
-        _show_many(console, report)
-    else:
-        for call in report.calls:
-            _show_call(console, report, call)
+    if report.tally:
+        _show_tally(console, report)
+    first = next((call for call in report.shown if not all(each.ok(report.standard) for each in call.outputs)), None)
+    for call in report.shown:
+        _show_call(console, report, call, MOST if call is first else 0)
+    hidden = len(report.wrong) - len(report.shown)
+    if hidden > 0:
+        console.print(f"… and {hidden} more calls that are not right: a report in a file has them")
+    if len(report.calls) > len(report.shown) and not report.tally:
+        console.print(f"[bold]{len(report.calls) - len(report.wrong)} of {len(report.calls)} cases are right[/]")
     level = f" at level {report.level}" if "L0" in standard.figures else ""
     colour = COLOURS[report.exit_code]
     console.print(f"[bold {colour}]{report.verdict}[/] by the standard {standard.name}{level}: {standard.title}")
 
 
-def _show_many(console: Console, report: Report) -> None:
-    """A line in all, and in full what is not right."""
-    wrong = [
-        call for call in report.calls if call.troubles or not all(each.ok(report.standard) for each in call.outputs)
+def _show_tally(console: Console, report: Report) -> None:
+    """A line for each check."""
+    rows = [
+        (check, f"{calls}", f"{wrong or ''}", "[red]WRONG[/]" if wrong else "[green]right[/]")
+        for check, calls, wrong in report.tally
     ]
-    for call in wrong[:FEW]:
-        _show_call(console, report, call)
-    if len(wrong) > FEW:
-        console.print(f"… and {len(wrong) - FEW} more that are not right: write a report to see them")
-    console.print(f"[bold]{len(report.calls) - len(wrong)} of {len(report.calls)} cases are right[/]")
+    rows += [(check, "", "", f"[yellow]left out: {why}[/]") for check, why in report.left_out.items()]
+    show_table(console, report.operator, ("check", "calls", "wrong", ""), rows, right=("calls", "wrong"))
 
 
-def _show_call(console: Console, report: Report, call: CallReport) -> None:
-    title = f"{report.operator} {call.name}".strip()
+def _show_call(console: Console, report: Report, call: CallReport, most: int) -> None:
+    title = f"{call.check}: {call.name}" if call.check else f"{report.operator} {call.name}".strip()
     rows = [_row(report, output) for output in call.outputs]
     if rows:
-        headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "holds", "")
+        headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "standards", "")
         show_table(console, title, headings, rows, right=headings[3:6])
+    for fault in call.faults:
+        where = "" if rows else f"{title}: "
+        console.print(f"[red]{where}{fault}[/]", highlight=False)
     for problem in call.problems:
         console.print(f"[yellow]{problem}[/]", highlight=False)
     for output in call.outputs:
-        _show_trouble(console, report, output)
+        _show_trouble(console, report, output, most)
 
 
 def _row(report: Report, output: OutputReport) -> tuple[str, ...]:
@@ -69,7 +74,7 @@ def _row(report: Report, output: OutputReport) -> tuple[str, ...]:
     return output.name, kind, shape, *errors, holds, said
 
 
-def _show_trouble(console: Console, report: Report, output: OutputReport) -> None:
+def _show_trouble(console: Console, report: Report, output: OutputReport, most: int) -> None:
     """Why an output is wrong, and its worst elements with the inputs that made them."""
     if output.problem is not None:
         console.print(f"[yellow]{output.name}: {output.problem}[/]", highlight=False)
@@ -79,12 +84,16 @@ def _show_trouble(console: Console, report: Report, output: OutputReport) -> Non
         return
     why = "; ".join(map(str, broken(judgement)))
     console.print(f"[red]{output.name}: {why}[/]", highlight=False)
+    places = () if output.places is None else output.places.beyond(output.allowed)
+    for told in places:
+        console.print(f"[red]errors beyond what our rule allows lie only in {told}[/]", highlight=False)
     rows = [
         (
             str(list(output.index(bad.place))), f"{bad.found:.9g}", f"{bad.true:.9g}", f"{bad.ulp:.3g}",
             "\n".join(f"{maker.where} = {maker.value:.6g}" for maker in output.makers.get(bad.place, ())),
         )
-        for bad in worst_of(output)[:MOST]
+        for bad in worst_of(output)[:most]
     ]  # fmt: skip
     headings = ("at", "found", "expected", "ulp", "made of")
-    show_table(console, f"the worst elements of {output.name}", headings, rows, right=headings[1:4])
+    if rows:
+        show_table(console, f"the worst elements of {output.name}", headings, rows, right=headings[1:4])

@@ -67,7 +67,12 @@ def _value(operator: Operator, param: Any, dump: Dump) -> Any:
     if param.name not in dump.arguments:
         if param.default is not REQUIRED or param.may_be_none:
             return None if param.default is REQUIRED else param.default
-        raise BadDump(f"{param.aclnn} is missing among the inputs of {operator.spec.name}", param.name)
+        where = (
+            ""
+            if dump.arguments or dump.folder == Path()
+            else f": {dump.folder} holds none; inputs, or --inputs, names another folder"
+        )
+        raise BadDump(f"{param.aclnn} is missing among the inputs of {operator.spec.name}{where}", param.name)
     return _loaded(dump.arguments[param.name], param)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -10,20 +11,41 @@ from ...core.errors import BadDump
 from ...core.meta import Meta, meta_of
 from ...frontends.dumps.files import Stored
 from ..data.dumps import Dump
-from ..precision.kinds import Criterion, Measured
+from ..precision.kinds import RULE, Criterion, Measured
 from ..precision.places import Places
-from ..precision.standards import Judgement, all_measures, standards
+from ..precision.standards import Asked, Judgement, all_measures, standards
 from ..precision.statistics import Flat, Statistics, flat, measure
 from ..precision.watchers import Bad, Histogram, Worst
-from ..report.model import OutputReport, worst_of
+from ..report.model import CallReport, OutputReport, worst_of
 from .expected import Expectation, Expected
 from .makers import makers
 
 SHOWN = 8  # unequal integers that are listed
 
 
+def judge_outputs(
+    report: CallReport,
+    expected: Expectation,
+    dump: Dump,
+    second: Dump | None,
+    asked: Asked,
+    tell: Callable[[str], object] = str,
+) -> None:
+    """Add what there is to say about each output of a call, and about those that it should not have."""
+    for output in expected.outputs:
+        tell(output.label)
+        judged = judge_output(expected, output, dump, second, asked)
+        if judged is not None:
+            report.outputs.append(judged)
+    produced = {output.name for output in expected.outputs}
+    for name in dump.outputs:
+        if name not in produced and dump.outputs[name] is not None:
+            label = expected.operator.spec.params[name].aclnn
+            report.outputs.append(OutputReport(label, problem="is there, but this call does not produce it"))
+
+
 def judge_output(
-    expected: Expectation, output: Expected, dump: Dump, second: Dump | None, level: str
+    expected: Expectation, output: Expected, dump: Dump, second: Dump | None, asked: Asked
 ) -> OutputReport | None:
     """The report on one output; None where it may be left out, and is."""
     report = OutputReport(output.label, output.meta.dtype, output.meta.shape)
@@ -33,7 +55,7 @@ def judge_output(
             return None if output.optional else _with(report, "is missing")
         if not output.meta.dtype.is_floating_point:
             return _equal(report, found, output.true(), output.meta.numel)
-        return _measured(report, expected, output, found, None if second is None else _found(second, output), level)
+        return _measured(report, expected, output, found, None if second is None else _found(second, output), asked)
     except BadDump as fault:
         return _with(report, str(fault))
 
@@ -64,7 +86,7 @@ def _found(dump: Dump, output: Expected) -> Tensor | None:
 
 
 def _measured(
-    report: OutputReport, expected: Expectation, output: Expected, found: Tensor, other: Tensor | None, level: str
+    report: OutputReport, expected: Expectation, output: Expected, found: Tensor, other: Tensor | None, asked: Asked
 ) -> OutputReport:
     meta, true = output.meta, output.true()
     report.histogram, report.worst, report.places = Histogram(), Worst(), Places(meta.shape)
@@ -77,8 +99,8 @@ def _measured(
     facts = Measured(
         report.found, report.naive, report.second, meta.dtype, output.precision, output.naive_precision
     )  # fmt: skip
-    report.judgements = {name: standard.judge(facts, level) for name, standard in standards().items()}
-    if not all(judgement.ok for judgement in report.judgements.values()):
+    report.judgements = {name: standard.judge(facts, asked.level) for name, standard in standards().items()}
+    if not all(report.judgements[name].ok for name in (asked.standard, RULE)):
         report.makers = makers(expected, output, [bad.place for bad in worst_of(report)])
     return report
 

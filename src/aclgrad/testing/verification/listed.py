@@ -10,7 +10,7 @@ from ...core.errors import AclgradError
 from ...core.plan import Operator, allocated
 from ..data.dumps import Dump
 from ..precision.kinds import RULE
-from ..precision.standards import LEVELS, standard_named
+from ..precision.standards import LEVELS, Asked, standard_named
 from ..report.model import CallReport, Report
 from ..vendor.lists import Listed
 from ..vendor.slots import read_case
@@ -38,12 +38,12 @@ def verify_cases(
     report = Report(operator.spec.name, operator.spec.aclnn, standard, level)
     for case in cases:
         (tell or nobody)(case.name)
-        report.calls.append(_judge_case(operator, case, outputs, backend, seed, level))
+        report.calls.append(_judge_case(operator, case, outputs, backend, seed, Asked(standard, level)))
     return report
 
 
 def _judge_case(
-    operator: Operator, case: Listed, outputs: Path | None, backend: str | None, seed: int, level: str
+    operator: Operator, case: Listed, outputs: Path | None, backend: str | None, seed: int, asked: Asked
 ) -> CallReport:
     dump = source = Dump(case.name, Path(), dtypes=case.dtypes)
     try:
@@ -58,7 +58,7 @@ def _judge_case(
     source.arguments.update(zip((arg.name for arg in operator.spec.args), args, strict=True))
     source.arguments.update(dump.arguments)
     dump.arguments = {}
-    return judge_call(operator, source, dump, None, False, level, nobody)
+    return judge_call(operator, source, dump, None, False, asked, nobody)
 
 
 def _computed(truth: Truth, backend: str | None) -> dict[str, Any]:

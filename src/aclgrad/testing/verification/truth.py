@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.memory import tensors_in
 from ...core.meta import Meta
 from ...core.plan import Operator
 from ...core.spec import OpSpec, Out
@@ -21,10 +22,10 @@ LARGE = 1 << 22  # elements from which on an element-wise formula is computed in
 
 
 def call_dtype(spec: OpSpec, args: Sequence[Any]) -> torch.dtype:
-    """The dtype of a call: that of its main argument."""
+    """The dtype of a call: that of its main argument, or, where this one is left out, of the first with numbers."""
     names = [arg.name for arg in spec.args]
-    main = args[names.index(suite(spec).main)]
-    return (main if isinstance(main, Tensor) else main[0]).dtype
+    candidates = tensors_in([args[names.index(suite(spec).main)], *args])
+    return next(tensor.dtype for tensor in candidates if tensor.is_floating_point())
 
 
 def rounded(values: Tensor, dtype: torch.dtype) -> Tensor:

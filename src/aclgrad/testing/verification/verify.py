@@ -16,10 +16,10 @@ from ...core.spec import OpSpec
 from ..data.described import by_name
 from ..data.dumps import Dump, read_dumps
 from ..precision.kinds import RULE
-from ..precision.standards import LEVELS, standard_named
-from ..report.model import CallReport, OutputReport, Report
+from ..precision.standards import LEVELS, Asked, standard_named
+from ..report.model import CallReport, Report
 from .expected import Expectation, expectation
-from .judging import judge_output
+from .judging import judge_outputs
 
 Place = Path | str
 Tell = Callable[[str], None]
@@ -60,7 +60,9 @@ def verify(
     found = _dumps(operator, outputs, call, results_only=given is not None, as_outputs=True)
     second = None if baseline is None else _dumps(operator, baseline, call, results_only=True, as_outputs=True)
     for source, dump, other in _paired(given, found, second):
-        report.calls.append(judge_call(operator, source, dump, other, baseline is not None, level, tell or nobody))
+        report.calls.append(
+            judge_call(operator, source, dump, other, baseline is not None, Asked(standard, level), tell or nobody)
+        )
     return report
 
 
@@ -118,7 +120,7 @@ def judge_call(
     dump: Dump | None,
     second: Dump | None,
     compared: bool,
-    level: str,
+    asked: Asked,
     tell: Tell,
 ) -> CallReport:
     """The report on one call: what there is of its inputs, its outputs and the baseline's."""
@@ -136,16 +138,7 @@ def judge_call(
     report.arguments = _in_words(operator.spec, expected)
     if compared and second is None:
         report.problems.append("the baseline has no such call")
-    for output in expected.outputs:
-        tell(output.label)
-        judged = judge_output(expected, output, dump, second, level)
-        if judged is not None:
-            report.outputs.append(judged)
-    produced = {output.name for output in expected.outputs}
-    for name in dump.outputs:
-        if name not in produced and dump.outputs[name] is not None:
-            label = operator.spec.params[name].aclnn
-            report.outputs.append(OutputReport(label, problem="is there, but this call does not produce it"))
+    judge_outputs(report, expected, dump, second, asked, tell)
     return report
 
 

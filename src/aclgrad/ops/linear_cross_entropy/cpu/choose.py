@@ -54,3 +54,7 @@ def is_direct(call: Call) -> bool:
     """Whether input_grad has the type and the layout of its sums."""
     meta = call["input_grad"]
     return meta is not None and meta.itemsize >= F32.itemsize and meta.strides == contiguous_strides(meta.shape)
+
+
+SUM_ROWS = 128
+"""Rows of weight_grad, or so, whose sums are kept at a time where its logits were kept."""

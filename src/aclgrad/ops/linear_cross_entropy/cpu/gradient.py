@@ -63,7 +63,7 @@ def _own_target(token: int, plan: GradientPlan, mask: Any, target: Any) -> int:
 
 
 @jit
-def _row(
+def slope_row(
     p: Any, logits: Any, columns: int, own: int, shift: Any, top: Any, sum_exp: Any, scale: Any, token: int, at: int,
     plan: GradientPlan, beta: Any, delta: Any, classes: Any,
 ) -> None:  # fmt: skip
@@ -107,11 +107,13 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
                 if not known:
                     if bias is not None and plan.on:
                         bend(logits + i * part, bias + at, n, plan.softcap, plan.logit_scale)
-                    _row(line, logits + i * part, n, own, top, top, total, scale, token, at, plan, beta, delta, classes)
+                    slope_row(
+                        line, logits + i * part, n, own, top, top, total, scale, token, at, plan, beta, delta, classes
+                    )
                 elif kept is not None:
                     shift = top - shift_of(tops[at // part * plan.tokens + token])
                     less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
-                    _row(line, less_top, n, own, shift, top, total, scale, token, at, plan, beta, delta, classes)
+                    slope_row(line, less_top, n, own, shift, top, total, scale, token, at, plan, beta, delta, classes)
                 if own_slope is not None and 0 <= own < n:
                     line[own] = own_slope[token]
             if softmax is not None:
@@ -134,7 +136,7 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
 
 
 @cache
-def _make_add_product(dtype: torch.dtype) -> Any:
+def add_product_of(dtype: torch.dtype) -> Any:
     """`add_product(...)`: sums = or += a @ b by all threads, and their rounding into `out` once they are final."""
     gemm = gemm_for(dtype)
     multiply, width = gemm.multiply, gemm.width
@@ -158,7 +160,7 @@ def _make_add_product(dtype: torch.dtype) -> Any:
 @cache
 def _gradient_kernel(dtype: torch.dtype) -> Any:
     """The kernel for matrices of one dtype; arguments that a mode does not read and outputs not wanted are None."""
-    gemm, strip, add_product = gemm_for(dtype), _gradient_strip(dtype), _make_add_product(dtype)
+    gemm, strip, add_product = gemm_for(dtype), _gradient_strip(dtype), add_product_of(dtype)
     pack, width, tall = gemm.pack, gemm.width, gemm.rows
     depth, unit = gemm.operand.depth, gemm.operand.unit
 

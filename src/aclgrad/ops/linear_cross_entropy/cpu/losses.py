@@ -73,7 +73,7 @@ class Losses:
         wide, target = wide_of(call), call["target"]
         self._loss = loss
         self.vectors = Vectors(call, (*MEASURED, *ASIDE, loss, *OF_TOKENS, "correct"), scratch)
-        self.classes = ClassVectors(call, wide, scratch)
+        self.classes = ClassVectors(call, wide, scratch, RowOptions.of(call))
         whole: dict[str, Value] = {"vocab_start_index": 0, "vocab_end_index": call.dims.V}
         values = {**whole, **self.vectors.metas, **{name: call[name] for name in ("input", "weight", "target")}}
         measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)

@@ -98,9 +98,9 @@ def finish_bias(plan: Any, bias_sums: Any, bias_grad: Any, v: int, first: int, l
 class ClassVectors:
     """`bias` and `class_weight` [V] in the workspace, gapless, zeros and ones where they are absent."""
 
-    def __init__(self, call: Call, wide: torch.dtype, scratch: Scratch) -> None:
+    def __init__(self, call: Call, wide: torch.dtype, scratch: Scratch, options: RowOptions) -> None:
         self._pieces: dict[str, Piece] = {}
-        if RowOptions.of(call).on or call["class_weight"] is not None:
+        if options.on or call["class_weight"] is not None:
             self._pieces = {name: scratch.tensor((call.dims.V,), wide) for name in ("bias", "class_weight")}
 
     def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[int, int]:

@@ -40,12 +40,7 @@ class Slopes:
         self._weigh = cpu_threads.compile(
             weigh_tokens, (target.dtype, *[wide] * 14, *map(type, self._numbers))
         )  # fmt: skip
-        types = GradientOperands(
-            grad=wide, input=call["input"].dtype, weight=call["input"].dtype, target_mask=None,
-            masked_target=target.dtype, logits_max=wide, sum_exp_logits=wide, tops=wide, kept=kept_dtype(call),
-            own_slope=wide, beta=wide, delta=wide, bias=wide, classes=wide, bias_grad=wide,
-        )  # fmt: skip
-        self.gradient = Gradient(differentiated(call, statistics), types, kept, parts, options)
+        self.gradient = Gradient(differentiated(call, statistics), operand_types(call, target), kept, parts, options)
 
     def __call__(
         self, given: Given, statistics: Mapping[str, int], columns: tuple[int, int], workspace: torch.Tensor,
@@ -68,6 +63,16 @@ class Slopes:
             bias_grad=anything if bias_grad is None else bias_grad.data_ptr(),
         )  # fmt: skip
         self.gradient.run(operands, (given["input_grad"], given["weight_grad"]), behind)
+
+
+def operand_types(call: Call, target: Meta) -> GradientOperands:
+    """What the kernel of the gradient reads in training, whatever of it there is: one piece of machine code."""
+    wide, dtype = wide_of(call), call["input"].dtype
+    return GradientOperands(
+        grad=wide, input=dtype, weight=dtype, target_mask=None, masked_target=target.dtype, logits_max=wide,
+        sum_exp_logits=wide, tops=wide, kept=kept_dtype(call), own_slope=wide, beta=wide, delta=wide, bias=wide,
+        classes=wide, bias_grad=wide,
+    )  # fmt: skip
 
 
 def differentiated(call: Call, statistics: Given) -> Call:

@@ -30,7 +30,7 @@ from .choose import GRAIN, LANES, TASKS
 from .options import RowOptions, bend
 from .statistics_merge import is_largest, merge, merge_products, merge_sum, shift_of
 from .statistics_plan import Kept, StatisticsPlan, plan_statistics
-from .statistics_rows import NOTHING, ZERO, largest, sum_of_exponentials, sum_of_products, weighed_sum, wins
+from .statistics_rows import NOTHING, ZERO, largest, product, sum_of_exponentials, sum_of_products, weighed_sum, wins
 
 
 @jit
@@ -195,7 +195,7 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
             if product_sum is not None and plan.finds:
                 product_sum[token] = merge_products(plan, token, top, tops, totals, products)
                 if here:
-                    product_sum[token] += exp(logit) * logit
+                    product_sum[token] += product(logit)
                     won[token] = won[token] if is_largest(plan, token, own, chosen[token], tops) else 0
                 else:
                     won[token] = 0

@@ -64,13 +64,13 @@ def _exponential(left: Any) -> Any:
 
 
 @jit
-def _product(left: Any) -> Any:
+def product(left: Any) -> Any:
     """exp(left) · left, which is 0 for -Inf."""
     e = exp(left)
     return e * left if e > ZERO else e
 
 
-sum_of_exponentials, sum_of_products = _sum_of(_exponential), _sum_of(_product)
+sum_of_exponentials, sum_of_products = _sum_of(_exponential), _sum_of(product)
 
 
 @jit

@@ -27,7 +27,7 @@ from ..gaps import WithoutGaps, has_gaps
 from .choose import kept_tokens, training_parts
 from .gradient_plan import plan_gradient
 from .losses import MEASURED, Losses, Vectors, kept_dtype, wide_of
-from .options import ClassVectors
+from .options import ClassVectors, RowOptions
 from .slopes import READ, Slopes, differentiated
 from .statistics_plan import Kept
 from .tokens import ShareNumbers, share_losses
@@ -128,7 +128,7 @@ class TokenGradients:
     def __init__(self, call: Call) -> None:
         scratch = Scratch()
         self._names = tuple(call.spec.params)
-        self._classes = ClassVectors(call, wide_of(call), scratch)
+        self._classes = ClassVectors(call, wide_of(call), scratch, RowOptions.of(call))
         parts = training_parts(gemm_for(call["input"].dtype))
         self._slopes = Slopes(call, call["grad"], call.values, scratch, 0, parts)
         self._shared = scratch.size

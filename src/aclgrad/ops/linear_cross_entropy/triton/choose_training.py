@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aclgrad.core.spec import F32, Call
+import torch
 
+from aclgrad.core.spec import F32, Call
+from aclgrad.gpu.products import TILE
+
+from ..spec import LinearDims
 from . import choose
-from .choose import Cut, GradientWay
+from .choose import Chunk, Cut, GradientWay
 from .layout import LEADING, ceil_div, round_up, row_major
 
 
@@ -40,6 +44,38 @@ def training_way(call: Call, taken: int) -> GradientWay:
     elif most_logits:
         strip = choose.strip_rows(p.rows, leading, most_logits)
     return GradientWay(p, leading, True, fuses, False, strip)
+
+
+def chunk_tokens(dims: LinearDims, dtype: torch.dtype, device: torch.device) -> int:
+    """Tokens of a chunk whose input_grad is summed over the ranks while the next things are computed.
+
+    p of a chunk waits with all columns of a shard, of which no rank has more than `dims` say, and float32 rows of
+    input_grad of two chunks: within the budget.
+    """
+    tokens, features, vocabulary = dims
+    row = round_up(vocabulary, LEADING) * dtype.itemsize + 2 * features * F32.itemsize
+    most = max(1, (choose.BUDGET - choose.WEIGHT_GRAD_SUMS - _shard_logits(features, dtype, device)) // row)
+    if most >= tokens:
+        return tokens
+    most = max(TILE[0], most // TILE[0] * TILE[0])
+    return round_up(ceil_div(tokens, ceil_div(tokens, most)), TILE[0])
+
+
+def _shard_logits(features: int, dtype: torch.dtype, device: torch.device) -> int:
+    """Bytes of float32 logits on their way to p."""
+    fuses = features > 0 and choose.on_hopper(dtype, device)
+    return 0 if dtype == F32 else choose.SPARE_LOGITS if fuses else choose.LOGITS
+
+
+def shard_way(call: Call, rows: int) -> GradientWay:
+    """That of a shard in chunks of so many tokens."""
+    tokens, features, vocabulary = call.dims
+    dtype, leading = call["input"].dtype, round_up(vocabulary, LEADING)
+    logits = _shard_logits(features, dtype, call.device)
+    chunks = tuple(Chunk(t, min(t + rows, tokens), 0, vocabulary) for t in range(0, tokens, rows))
+    strip = choose.strip_rows(rows, leading, logits) if logits else rows
+    fuses = features > 0 and choose.on_hopper(dtype, call.device)
+    return GradientWay(Cut(chunks, along_vocabulary=False), leading, True, fuses, False, strip)
 
 
 def summed_groups(call: Call) -> int:

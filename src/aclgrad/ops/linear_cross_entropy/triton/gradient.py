@@ -9,9 +9,9 @@ gradient. Where a softmax is given, Hopper makes the next chunk of p while it co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -21,30 +21,40 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import F32, Call
 
 from ..empty import Zeros
-from .choose import gradient_way
+from .choose import GradientWay, gradient_way
 from .choose_training import gradient_terms, training_way
 from .column_sums import ColumnSums
+from .columns import ColumnVectors
 from .layout import aligned
 from .options import LogitOptions
 from .probabilities.elementwise import Probabilities
 from .products import Factor, GradientSums
-from .tokens import Tokens, TrainingTokens, of_rows
+from .tokens import Tokens, TokenVectors, TrainingTokens, of_rows
 
 if TYPE_CHECKING:
     from .probabilities.beside_weight_grad import WeightGradBesideP
     from .probabilities.hopper_product import ProbabilitiesProduct
 
 
-class Gradients:
-    """Phase two of `linear_cross_entropy_backward` and of `token_gradients`, which know their tokens differently."""
+class TokensOfCall(Protocol):
+    """What p needs to know of the tokens of a call, and of the columns."""
 
-    def __init__(self, call: Call, tokens: type[Tokens | TrainingTokens]) -> None:
+    def __call__(
+        self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor
+    ) -> tuple[TokenVectors, ColumnVectors]:
+        """Gather it."""
+
+
+class Gradients:
+    """Phase two of the operators for gradients, which know their tokens differently."""
+
+    def __init__(self, call: Call, tokens: Callable[[Call, Scratch], TokensOfCall]) -> None:
         scratch = Scratch()
         self._names = tuple(call.spec.params)
         self._tokens = tokens(call, scratch)
-        own_p_given = tokens is TrainingTokens
+        own_p_given = tokens is not Tokens
         self._x = Factor(call["input"], call.dims.BT, scratch)
-        self._way = way = training_way(call, scratch.size) if own_p_given else gradient_way(call)
+        self._way = way = self._choose_way(call, scratch.size, own_p_given)
         dtype, chunks = call["input"].dtype, way.cut.chunks
         rows, columns = way.cut.rows, way.cut.columns
 
@@ -62,6 +72,10 @@ class Gradients:
         if call["bias_grad"] is not None:
             self._bias_grad = [ColumnSums(call, chunk, way.leading, begins=chunk.t0 == 0) for chunk in chunks]
         self.workspace = scratch.size
+
+    def _choose_way(self, call: Call, taken: int, own_p_given: bool) -> GradientWay:
+        """How p is cut and made; some bytes of the workspace are `taken`."""
+        return training_way(call, taken) if own_p_given else gradient_way(call)
 
     def _plan_fused(self, call: Call, own_p_given: bool, options: LogitOptions) -> list[ProbabilitiesProduct]:
         from .probabilities.hopper_product import ProbabilitiesProduct

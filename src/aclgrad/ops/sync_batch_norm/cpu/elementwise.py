@@ -130,7 +130,7 @@ class Elementwise:
         batches: Sequence[torch.Tensor],
         vectors: Sequence[torch.Tensor | None],
         workspace: torch.Tensor | None,
-        *more: int,
+        *more: float,
     ) -> None:
         if self._reach.count == 0 or workspace is None:
             return

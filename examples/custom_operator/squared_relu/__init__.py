@@ -1,0 +1,3 @@
+"""The square of what is positive, and its gradient: a family of operators outside aclgrad."""
+
+from . import spec as spec

@@ -1,0 +1,101 @@
+"""An LSTM whose h is projected, by one whose h is not.
+
+With m = o⊙tanh(c) and h = w_hr·m the gates are w_ih·x + w_hh·h = w_ih·x + (w_hh·w_hr)·m: those of a plain LSTM with
+the recurrent weight w_hh·w_hr, whose output m is projected for all steps at once. Only an initial h comes from no m: it
+is a part of the input of a sequence's first step, with the weight w_hh.
+
+That is one product a step instead of two, but a larger one, and w_hh·w_hr once a call. On a CPU torch's own operations
+serve what would be more work than that is worth: a step at a time, a small projection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, pad
+
+from ...core.dispatch import is_plain
+from .._shared.small import REFUSALS, is_exact, is_served
+
+States = tuple[Tensor, Tensor]
+Layer = Callable[[Tensor, list[Tensor], "States | None"], tuple[Tensor, States]]
+"""From the input, weights and (h, c) of a layer: its output and the last (h, c)."""
+
+WORTH = 4
+"""How many times torch's multiplications these may be and still take less time on a CPU."""
+
+
+def projected(
+    plain: Layer, x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None,
+    directions: int,
+) -> tuple[Tensor, States]:  # fmt: skip
+    """A layer with weights (w_ih, w_hh, biases, w_hr) of each direction, by a `plain` one.
+
+    `x` is [T, N, ·], or a padded [T·N, ·] with `batch_sizes` [T]; h, of `hx` and of the results, has w_hr's rows.
+    """
+    each = len(params) // directions
+    chains = [params[k : k + each] for k in range(0, len(params), each)]
+    steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+    weights = [weight for d in range(directions) for weight in _plain_weights(chains, d, steps, first=hx is not None)]
+    states = None
+    if hx is not None:
+        x = torch.cat([x, *(_at_the_first_step(hx[0][d], d, steps, batch_sizes) for d in range(directions))], -1)
+        states = torch.zeros_like(hx[1]), hx[1]
+    output, (last, cy) = plain(x, weights, states)
+    heads = [chain[-1] for chain in chains]
+    parts = output.chunk(directions, -1)
+    output = torch.cat([linear(part, head) for part, head in zip(parts, heads, strict=True)], -1)
+    return output, (torch.stack([linear(m, head) for m, head in zip(last, heads, strict=True)]), cy)
+
+
+def by_torch(
+    module: nn.RNNBase, x: Tensor, weights: list[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None
+) -> tuple[Tensor, States] | None:
+    """The output and (h, c) of a projected LSTM; None where that is not torch's to compute. Packed data stays so."""
+    if not is_served(x) or not is_exact(x) or not is_plain(x, *weights, *(hx or ())):
+        return None
+    rows, hidden, size = math.prod(x.shape[:-1]), module.hidden_size, module.proj_size
+    if 4 * hidden * (size + rows) <= WORTH * 5 * size * rows:
+        return None
+    batch = int(batch_sizes[0]) if batch_sizes is not None else x.shape[0 if module.batch_first else 1]
+    chains = module.num_layers * (1 + module.bidirectional)
+    states = list(hx) if hx is not None else [x.new_zeros(chains, batch, width) for width in (size, hidden)]
+    lstm: Any = torch.lstm
+    options = (module.bias, module.num_layers, module.dropout, module.training, module.bidirectional)
+    try:
+        if batch_sizes is None:
+            output, hy, cy = lstm(x, states, weights, *options, module.batch_first)
+        else:
+            output, hy, cy = lstm(x, batch_sizes, states, weights, *options)
+    except REFUSALS:  # said better where a kernel does it
+        return None
+    return output, (hy, cy)
+
+
+def _plain_weights(chains: Sequence[Sequence[Tensor]], direction: int, steps: int, *, first: bool) -> list[Tensor]:
+    """w_ih, w_hh and biases of a direction of the plain layer, with the columns of all directions' `first` h."""
+    w_ih, w_hh, *biases, w_hr = chains[direction]
+    if first:
+        columns = [w_hh if d == direction else torch.zeros_like(w_hh) for d in range(len(chains))]
+        w_ih = torch.cat([w_ih, *columns], 1)
+    if steps > 1:
+        return [w_ih, w_hh @ w_hr, *biases]
+    unused = w_hh.new_zeros(()).expand(w_hh.shape[0], w_hr.shape[1])  # a single step has no m before it
+    return [w_ih, unused, *biases]
+
+
+def _at_the_first_step(h: Tensor, direction: int, steps: int, batch_sizes: Tensor | None) -> Tensor:
+    """h [N, P] where a direction of each sequence begins, zeros elsewhere: laid out as the layer's input."""
+    more = steps - 1
+    if batch_sizes is None:
+        return pad(h.unsqueeze(0), (0, 0, 0, 0, more, 0) if direction else (0, 0, 0, 0, 0, more))
+    batch = h.shape[0]
+    if direction == 0:
+        return pad(h, (0, 0, 0, more * batch))
+    rows = torch.arange(batch, device=batch_sizes.device)
+    lengths = (batch_sizes[:, None] > rows).sum(0)
+    return h.new_zeros(steps * batch, h.shape[1]).index_copy(0, (lengths - 1) * batch + rows, h)

@@ -1,0 +1,73 @@
+"""Small batches on a CPU: torch's own operations serve them, near zero, where they are as exact as a kernel.
+
+Torch's kernel writes x·scale + (bias − mean·scale), which far from zero is the difference of two large numbers. The
+layer does not depend on where zero is, so it is given x less a constant near its mean, channel by channel.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from .._shared.small import REFUSALS, is_exact, is_served
+
+FLAT, PLANES = 1 << 16, 1 << 14
+"""Elements up to which that is quicker in training: of batches [N, C], and of those with planes."""
+
+FLAT_FIXED, PLANES_FIXED = 1 << 16, 1 << 12
+"""The same in evaluation."""
+
+_PLAIN = (Tensor, Parameter, type(None))
+
+
+def _is_small(input: Tensor, vectors: tuple[Tensor | None, ...], most: int) -> bool:
+    if not is_served(input) or not is_exact(input) or not 0 < input.numel() <= most:  # a tracer would keep the bound
+        return False
+    dtype = input.dtype
+    return input.is_contiguous() and all(type(v) in _PLAIN and (v is None or v.dtype == dtype) for v in vectors)
+
+
+def by_the_batch(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> Tensor | None:
+    """A batch norm by the batch's own statistics, which moves the running ones; None where a kernel is to do it."""
+    flat = input.dim() == 2
+    if not _is_small(input, (weight, bias, mean, var), FLAT if flat else PLANES):
+        return None
+    near = input.detach().mean(0 if flat else (0, *range(2, input.dim())), keepdim=True)
+    moved = None if mean is None else torch.empty_like(mean)  # by the mean of what is left, which is of no use
+    try:
+        output, left, _ = torch.native_batch_norm(input - near, weight, bias, moved, var, True, momentum, eps)
+    except REFUSALS:  # said better where a kernel does it
+        return None
+    if mean is not None:
+        mean.lerp_(left.detach() + near.flatten(), momentum)
+    return output
+
+
+def by_running_statistics(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+) -> Tensor | None:
+    """A batch norm by given statistics; None where a kernel is to do it."""
+    flat = input.dim() == 2
+    if not _is_small(input, (weight, bias, mean, var), FLAT_FIXED if flat else PLANES_FIXED):
+        return None
+    try:
+        scale = (var + eps).rsqrt()
+        if weight is not None:
+            scale = scale * weight
+        if not flat:
+            shape = (-1, *[1] * (input.dim() - 2))
+            mean, scale = mean.view(shape), scale.view(shape)
+            bias = None if bias is None else bias.view(shape)
+        away = input - mean
+        return away * scale if bias is None else torch.addcmul(bias, away, scale)
+    except REFUSALS:
+        return None

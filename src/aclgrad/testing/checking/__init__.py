@@ -1,0 +1,1 @@
+"""The conformance suite for anyone's kernel: numbers, borders, layouts, memory, determinism."""

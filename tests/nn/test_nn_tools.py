@@ -1,0 +1,125 @@
+"""Tools that take a model apart: exported programs in torch's operations, gradients of each sample, profiles."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import func, nn
+from torch.profiler import profile
+
+import aclgrad.nn
+from aclgrad.testing.cases import Data
+
+
+class Model(nn.Module):
+    """Every module once."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm = aclgrad.nn.LSTM(4, 6, 2, bidirectional=True)
+        self.projected = aclgrad.nn.LSTM(12, 6, proj_size=3)
+        self.cell, self.gate = aclgrad.nn.LSTMCell(3, 5), aclgrad.nn.Hardsigmoid()
+        self.norms = nn.Sequential(aclgrad.nn.BatchNorm1d(5), aclgrad.nn.SyncBatchNorm(5))
+        self.head = aclgrad.nn.LinearCrossEntropyLoss(5, 7, label_smoothing=0.1)
+
+    def forward(self, x, target):
+        x, _ = self.projected(self.lstm(x)[0])
+        h, c = self.cell(x[-1])
+        h = self.norms(self.gate(h))
+        return h, c, self.head(h, target)
+
+
+def arguments(batch):
+    data = Data(seed=batch)
+    return data.normal(5, batch, 4), data.integers(0, 7, batch)
+
+
+def exported(wants):
+    """A program for batches of any size, recorded with gradients or without."""
+    batch = torch.export.Dim("batch")
+    with torch.set_grad_enabled(wants):
+        return torch.export.export(Model().eval(), arguments(3), dynamic_shapes=({1: batch}, {0: batch}))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("wants", [pytest.param(True, marks=pytest.mark.slow), False], ids=["gradients", "none"])
+def test_a_program_of_torchs_operations(wants, tmp_path):
+    program = exported(wants)
+    assert any("aclgrad" in str(node.target) for node in program.graph.nodes)
+    plain = program.run_decompositions({**torch.export.default_decompositions(), **aclgrad.nn.decompositions()})
+    assert not any("aclgrad" in str(node.target) for node in plain.graph.nodes)
+    for batch in (2, 5):
+        expected = Model().eval()(*arguments(batch))
+        for found in (program, plain):
+            torch.testing.assert_close(found.module()(*arguments(batch)), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_it_runs_where_there_is_no_aclgrad(tmp_path):
+    plain = exported(False).run_decompositions(aclgrad.nn.decompositions())
+    torch.export.save(plain, tmp_path / "model.pt2")
+    torch.save((arguments(4), Model().eval()(*arguments(4))), tmp_path / "data.pt")
+    script = (
+        "import sys, torch; sys.modules['aclgrad'] = None\n"
+        "arguments, expected = torch.load('data.pt')\n"
+        "torch.testing.assert_close(torch.export.load('model.pt2').module()(*arguments), expected)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+
+
+def test_the_formulas_are_those_of_every_op_that_updates_nothing():
+    for op, formula in aclgrad.nn.decompositions().items():
+        assert op.namespace == "aclgrad" and not op._schema.is_mutable, formula
+    x = Data().normal(4)
+    formula = aclgrad.nn.decompositions()[torch.ops.aclgrad.hardsigmoid.default]
+    torch.testing.assert_close(formula(x), nn.functional.hardsigmoid(x))
+
+
+def test_gradients_of_each_sample():
+    model = nn.ModuleDict({"lstm": aclgrad.nn.LSTM(4, 6), "out": nn.Linear(6, 1)})
+    parameters, x, target = dict(model.named_parameters()), Data().normal(3, 5, 4), Data(seed=1).normal(3)
+
+    def loss(parameters, x, target):
+        def run(model):
+            return model["out"](model["lstm"](x)[0][-1])
+
+        wrapped = Wrapped(model, run)
+        named = {f"model.{name}": value for name, value in parameters.items()}
+        return (func.functional_call(wrapped, named, ()) - target).square().sum()
+
+    found = func.vmap(func.grad(loss), in_dims=(None, 0, 0))(parameters, x, target)
+    for k in range(3):
+        alone = torch.autograd.grad(loss(parameters, x[k], target[k]), list(parameters.values()))
+        torch.testing.assert_close([value[k] for value in found.values()], list(alone))
+
+
+class Wrapped(nn.Module):
+    def __init__(self, model, run):
+        super().__init__()
+        self.model, self.run = model, run
+
+    def forward(self):
+        return self.run(self.model)
+
+
+def test_names_in_a_profile():
+    """Also of calls that torch's dispatcher does not see, forward and backward."""
+    module, x = aclgrad.nn.LSTM(3, 4), Data().normal(5, 2, 3)
+    module(x)[0].sum().backward()
+    with profile() as recorded:
+        module(x)[0].sum().backward()
+    names = {event.name for event in recorded.events()}
+    assert {"aclgrad.lstm on cpu", "aclgrad.lstm_backward on cpu"} <= names
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dynamic_quantisation_of_a_model_that_is_torchs_again():
+    model = nn.Sequential(aclgrad.nn.LSTM(3, 4))
+    quantised = torch.ao.quantization.quantize_dynamic(aclgrad.nn.revert(copy.deepcopy(model)), {nn.LSTM})
+    assert type(quantised[0]) is torch.ao.nn.quantized.dynamic.LSTM
+    x = Data().normal(5, 2, 3)
+    torch.testing.assert_close(quantised(x)[0], model(x)[0], rtol=0.1, atol=0.05)
