@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import aclgrad
+from aclgrad import aclnn
 from aclgrad.core import registry
 from aclgrad.core.errors import AclgradError, InvalidArgument, NoBackend
+from aclgrad.frontends.acl import boundary
 from aclgrad.frontends.capi import build
 from aclgrad.frontends.custom import discovery
 
@@ -37,7 +39,7 @@ def example(tmp_path):
 def family(tmp_path, monkeypatch):
     """Makes a package of one operator, with or without its parts; none of them is left behind."""
     before = {operator.spec.name for operator in registry.operators()}
-    modules = set(sys.modules)
+    modules, functions = set(sys.modules), set(boundary.FUNCTIONS)
 
     def make(name, parts=("reference", "cases"), text=None):
         folder = tmp_path / name
@@ -55,6 +57,9 @@ def family(tmp_path, monkeypatch):
     for operator in list(registry.operators()):
         if operator.spec.name not in before:
             registry.forget(operator.spec.name)
+    for name in set(boundary.FUNCTIONS) - functions:
+        for table in (boundary.FUNCTIONS, aclnn._names, vars(aclnn)):
+            table.pop(name, None)
     for module in set(sys.modules) - modules:
         if (getattr(sys.modules[module], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[module]
@@ -91,11 +96,27 @@ def test_the_examples_script_builds_and_runs_it(example, tmp_path):
     assert done.stdout.splitlines()[-1] == "null: 161001"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["import squared_relu, aclgrad", "import aclgrad, aclgrad.aclnn, squared_relu"])
+def test_whoever_is_imported_first(example, first):
+    """Aclgrad may import the package, or the package aclgrad."""
+    use = (
+        "; x = aclgrad.core.spec.torch.tensor([-1.0, 2.0]); out = aclgrad.squared_relu(x); "
+        "status = aclgrad.aclnn.aclnnSquaredReluGetWorkspaceSize(x, out)[2]; print(out.tolist(), status)"
+    )
+    for named in ("", str(example / "squared_relu")):
+        environment = os.environ | {"PYTHONPATH": str(example), discovery.VARIABLE: named}
+        done = subprocess.run(
+            [sys.executable, "-c", first + use], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.stdout == "[0.0, 4.0] 0\n", done.stderr
+
+
 def test_a_named_folder_is_a_family(family):
     family("tripled")
     discovery.load()
     assert torch.equal(aclgrad.tripled(torch.ones(2)), torch.full((2,), 3.0))
-    assert aclgrad.aclnn.aclnntripledGetWorkspaceSize(None, None)[2] == 161001
+    assert aclnn.aclnntripledGetWorkspaceSize(None, None)[2] == 161001
     assert "tripled" in dir(aclgrad)
     discovery.load()  # twice is once
     assert [operator.spec.name for operator in discovery.outside()] == ["tripled"]
@@ -106,7 +127,7 @@ def test_the_contract_of_the_page(family):
     family("my_op", text=page.partition("```python\n")[2].partition("```")[0])
     discovery.load()
     assert torch.equal(aclgrad.my_op(torch.ones(2)), torch.full((2,), 3.0))
-    assert aclgrad.aclnn.aclnnMyOpGetWorkspaceSize(torch.ones(2), torch.ones(3))[2] == 161002
+    assert aclnn.aclnnMyOpGetWorkspaceSize(torch.ones(2), torch.ones(3))[2] == 161002
 
 
 @pytest.mark.parametrize("part", discovery.PARTS)
