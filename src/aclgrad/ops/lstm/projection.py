@@ -40,6 +40,9 @@ def projected(
     each = len(params) // directions
     chains = [params[k : k + each] for k in range(0, len(params), each)]
     steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+    if hx is None and steps == 1:  # or nothing would depend on w_hh, whose gradient is zero and not absent
+        batch = x.shape[1] if batch_sizes is None else x.shape[0]
+        hx = [x.new_zeros(directions, batch, size) for size in chains[0][-1].shape]
     weights = [weight for d in range(directions) for weight in _plain_weights(chains, d, steps, first=hx is not None)]
     states = None
     if hx is not None:
