@@ -58,6 +58,7 @@ def test_every_command_is_tried():
         "golden",
         "verify",
         "selftest",
+        "warm",
         "cc",
         "config",
         "capi",

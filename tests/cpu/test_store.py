@@ -244,6 +244,21 @@ def test_the_folder_for_everything_holds_kernels_too(kernels, tmp_path, monkeypa
     assert len(list((tmp_path / "numba").rglob("*.nbc"))) == 1
 
 
+def unwritable(locator):
+    raise OSError(errno.EROFS, "read-only file system", locator.get_cache_path())
+
+
+def test_what_somebody_else_kept_is_used_where_nothing_can_be_written(kernels, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path / "image"))
+    assert outcome(kernels.first) == (41, 0)
+    monkeypatch.setattr(store._PROVIDED, "ensure_cache_path", unwritable)
+    monkeypatch.setattr(Path, "write_bytes", refusing(Path.write_bytes, "", errno.EROFS))
+    assert outcome(kernels.first) == (41, 1)
+    with pytest.warns(RuntimeWarning, match="are not kept"):
+        assert outcome(kernels.second) == (42, 0)
+    assert outcome(kernels.second) == (42, 0)  # said once
+
+
 def test_a_folder_that_is_removed_comes_again(kernels, monkeypatch):
     folder = Path(kernels.__file__).parent / "__pycache__"
     outcome(kernels.first)

@@ -27,6 +27,7 @@ from numba import types
 from numba.extending import intrinsic, models, register_model
 
 from ..core.errors import Prevented, Unsupported
+from ..core.first_calls import compiled, compiling
 from .elements import DOUBLE, I32, I64
 from .lanes import ADDRESS, Pointer
 from .parts import AS_A_PART
@@ -244,8 +245,11 @@ def entry(kernel: Callable[..., None], signature: Signature) -> Any:
     file = inspect.getfile(kernel)  # decides where the cache lies
     above = "\n" * (kernel.__code__.co_firstlineno - 1)  # numba reads the lines there, which must be a function's
     exec(compile(above + ENTRY.format(name=name), file, "exec"), namespace)  # noqa: S102  # nothing but ENTRY
-    with _compiling, _collector_at_rest():
-        return cfunc(namespace[name], types.void(types.voidptr), OPTIONS, family)
+    with _compiling, _collector_at_rest(), compiling(kernel.__name__):
+        code = cfunc(namespace[name], types.void(types.voidptr), OPTIONS, family)
+    if not code.cache_hits:
+        compiled.append(kernel.__name__)
+    return code
 
 
 def _digest(*texts: bytes) -> str:

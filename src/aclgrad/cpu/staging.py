@@ -36,6 +36,9 @@ MOST_BYTES = 16 << 10
 HEAD = 6
 """Words of a table of loops before its loops; see `strided.elementwise`."""
 
+AS_BITS = {dtype.itemsize: dtype for dtype in (torch.uint8, torch.int16, torch.int32, torch.int64)}
+"""Elements that are not converted are so many bytes."""
+
 NOT_STAGED = -1
 """In place of the code of an operand's dtype."""
 
@@ -79,14 +82,19 @@ class Staging:
         columns: int,
     ) -> None:  # fmt: skip
         moves = [pair for pair, is_staged in zip(zip(near, dtypes, strict=True), staged, strict=True) if is_staged]
-        self._stage = stage(*(_chain(moves, is_float) for is_float in (True, False)))  # keeps it alive
+        same = all(far == close for close, far in moves)
+        chains = (
+            ((), (None, *AS_BITS.values())) if same else tuple(_chain(moves, is_float) for is_float in (True, False))
+        )
+        self._stage = stage(*chains)  # keeps it alive
         words: list[list[int]] = [[] for _ in range(ROW + 1)]
         place = 0
         for far, close, is_staged, stride in zip(dtypes, near, staged, strides, strict=True):
-            words[CODE].append(DTYPE_CODES[far] if is_staged and far is not None else NOT_STAGED)
+            moved = AS_BITS[far.itemsize] if same and far is not None else far
+            words[CODE].append(DTYPE_CODES[moved] if is_staged and moved is not None else NOT_STAGED)
             words[FAR_SIZE].append(0 if far is None else far.itemsize)
             words[NEAR_SIZE].append(1 if close is None else close.itemsize)
-            words[WHOLE].append(int(far is not None and not far.is_floating_point))
+            words[WHOLE].append(int(moved is not None and not moved.is_floating_point))
             words[PLACE].append(place)
             words[ROW].append(columns if is_staged else stride)
             place += rows * columns * close.itemsize if is_staged and close is not None else 0
@@ -101,9 +109,7 @@ def _chain(moves: Sequence[tuple[Any, Any]], is_float: bool) -> tuple[torch.dtyp
     pairs = {(near, far) for near, far in moves if near.is_floating_point == is_float}
     if not pairs:
         return ()
-    near, far = pairs.pop()
-    if not pairs and far == near:
-        return near, near
+    near, _ = pairs.pop()
     return near, *(dtype for dtype in ELEMENTS if staged_in((dtype, near)) == [near, near])
 
 
@@ -211,14 +217,16 @@ def _copy_matrix(
 
 
 @cache
-def converter(near: torch.dtype, *dtypes: torch.dtype) -> Any:
+def converter(near: torch.dtype | None, *dtypes: torch.dtype) -> Any:
     """`convert(code, back, far, row, step, place, pitch, rows, columns)`: a matrix, from far to near or `back`.
+
+    Where no dtype is near, it is that of the far matrix.
 
     `far` is the address of its first element, of that one of the `dtypes` that has the code, and the others are `row`
     and `step` elements apart. `place` is that of the same matrix near, its rows `pitch` elements apart.
     """
     first, *others = dtypes
-    far_pointer, near_pointer, mine = pointer_to(first), pointer_to(near), DTYPE_CODES[first]
+    far_pointer, near_pointer, mine = pointer_to(first), pointer_to(near or first), DTYPE_CODES[first]
     rest = converter(near, *others) if others else None
 
     def convert(
@@ -232,11 +240,11 @@ def converter(near: torch.dtype, *dtypes: torch.dtype) -> Any:
         elif rest is not None:
             rest(code, back, far, row, step, place, pitch, rows, columns)
 
-    return jit(named(convert, "_".join(("convert", str(near), *map(str, dtypes))).replace("torch.", "")))
+    return jit(named(convert, "_".join(("convert", str(near or "same"), *map(str, dtypes))).replace("torch.", "")))
 
 
 @cache
-def stage(*chains: tuple[torch.dtype, ...]) -> Any:
+def stage(*chains: tuple[torch.dtype | None, ...]) -> Any:
     """The compiled function that `bring` calls: `chains` are those of the floating-point and of the whole numbers."""
     floats, whole = (converter(*chain) if chain else None for chain in chains)
     words = pointer_to(torch.int64)
@@ -258,5 +266,5 @@ def stage(*chains: tuple[torch.dtype, ...]) -> Any:
                 if whole is not None and of[WHOLE * count] != 0:
                     whole(code, back, far, down[k], along[k], places[k], of[ROW * count], rows, columns)
 
-    name = "_".join(("stage", *(str(dtype) for chain in chains for dtype in chain))).replace("torch.", "")
+    name = "_".join(("stage", *(str(dtype or "same") for chain in chains for dtype in chain))).replace("torch.", "")
     return entry(named(stage_tile, name), (int,) * 9)

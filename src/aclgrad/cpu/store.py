@@ -8,9 +8,9 @@ ever executed. It guards against accidents, not against whoever may write to the
 Of several processes that need a kernel at the same time, as those of a torchrun do, one compiles it while the others
 wait for its file; where files cannot be locked, or that takes too long, each compiles.
 
-numba decides where the folder lies (NUMBA_CACHE_DIR, else ours, `core/cache.py`, else beside the source, else the
-user's cache folder); where all these cannot be written, it is a temporary one. numba's own files are an index and the
-code apart from it, which processes that write at once can leave at odds.
+numba decides where the folder lies (NUMBA_CACHE_DIR, else ours, `core/cache.py`, which need only be readable, else
+beside the source, else the user's cache folder); where all these cannot be written, it is a temporary one. numba's own
+files are an index and the code apart from it, which processes that write at once can leave at odds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.serialize import dumps
 
@@ -69,8 +69,33 @@ def cfunc(function: Any, signature: Any, options: dict[str, Any], family: str) -
     return code
 
 
+_PROVIDED: Any = CompileResultCacheImpl._locator_classes[0]
+
+
+class _Filled(_PROVIDED):
+    """Our folder where somebody else has filled it and this user may only read: as in an image of a container."""
+
+    def ensure_cache_path(self) -> None:
+        """Nothing need be written."""
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        """None unless there is such a folder and numba looks at it."""
+        folder = cache.chosen(KIND)
+        there = folder is not None and folder.is_dir() and str(folder) == numba.config.CACHE_DIR
+        return super().from_function(function, file) if there else None
+
+
+class _Files(CompileResultCacheImpl):
+    """numba's way to keep a kernel, and to choose the folder."""
+
+    _locator_classes = [_PROVIDED, _Filled, *CompileResultCacheImpl._locator_classes[1:]]  # noqa: RUF012
+
+
 class Store(FunctionCache):
     """What numba asks for a kernel's code, and gives it to. Nothing that happens to a file is an error here."""
+
+    _impl_class = _Files
 
     def __init__(self, function: Any, family: str) -> None:
         try:

@@ -22,6 +22,7 @@ import triton
 
 from ..core.devices import description
 from ..core.errors import Prevented, Unsupported
+from ..core.first_calls import compiling
 from ..core.words import counted
 from .files import located
 
@@ -188,7 +189,8 @@ def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.
     """
     if description(device) is not None:
         return NotCompiled()
-    with torch.cuda.device(device), located(), _explained():
+    name = getattr(function, "__name__", "a kernel")
+    with torch.cuda.device(device), located(), _explained(), compiling(name):
         kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
         kernel.run  # noqa: B018  loads it
     return kernel

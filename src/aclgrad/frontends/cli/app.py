@@ -1,4 +1,4 @@
-"""aclgrad list | explain | demo | golden | verify | selftest | cc | config | check | capi."""
+"""aclgrad list | explain | demo | golden | verify | selftest | warm | cc | config | check | capi."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from .native import add_commands
 from .runs import demo_runs, report, selftest_runs
 from .streams import polite
 from .verify import verify
+from .warm import warm
 
 app = typer.Typer(
     add_completion=False,
@@ -150,6 +151,7 @@ def selftest(
 
 app.command(name="golden")(golden)
 app.command(name="verify")(verify)
+app.command(name="warm")(warm)
 add_commands(app)
 
 
