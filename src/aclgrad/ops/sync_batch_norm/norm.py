@@ -89,7 +89,7 @@ class BatchNorm3d(_Twin, nn.BatchNorm3d):
     Shapes: `input` [N, C, D, H, W], any layout; the result has its shape, dtype and layout.
 
     >>> import torch, aclgrad.nn
-    >>> aclgrad.nn.BatchNorm3d(3).eval()(torch.ones(1, 3, 1, 1, 2)).flatten()
+    >>> aclgrad.nn.BatchNorm3d(3).eval()(torch.ones(1, 3, 1, 1, 2)).flatten().data
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])
     """
 

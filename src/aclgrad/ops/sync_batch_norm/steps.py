@@ -20,8 +20,8 @@ Make = Callable[[Call], Launch]
 class Steps:
     """Phase two of a composed operator: launches that share a workspace.
 
-    An operand is the name of the call's own, a piece of the workspace, a tensor that the plan keeps, or a number. The
-    pieces have to be there before the first step is planned.
+    An operand is the name of the call's own, a piece of the workspace, or a number. The pieces have to be there before
+    the first step is planned.
     """
 
     def __init__(self, call: Call) -> None:
@@ -53,8 +53,6 @@ class Steps:
             return self._call[operand]
         if isinstance(operand, Piece):
             return Meta(operand.shape, contiguous_strides(operand.shape), operand.dtype, self._call.device)
-        if isinstance(operand, torch.Tensor):
-            return Meta(operand.shape, operand.stride(), operand.dtype, operand.device)
         return operand
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -90,19 +88,21 @@ class Backward(Steps):
         wants = [call[f"wants_{name}"] for name in ("input", "weight", "bias")]
         dtype = torch.promote_types(batch.dtype, wide)
         sums = [self.piece(batch.shape[1], dtype=dtype) if wants[0] else None for _ in range(2)]
+        counts = self.piece(1, dtype=torch.int64) if wants[0] else None
         results = ("grad_weight" if wants[1] else None, "grad_bias" if wants[2] else None)
-        self._empty = batch.numel == 0
+        self._empty, self._counts, self._count = batch.numel == 0, counts, batch.numel // batch.shape[1]
         self.step(
             spec.batch_norm_reduce_backward, reduce,
             ("grad_out", "input", "mean", "invstd", "weight", *wants), (*sums, *results),
         )  # fmt: skip
         if wants[0]:
-            counts = torch.full((1,), batch.numel // batch.shape[1], dtype=torch.int64, device=call.device)
             vectors = ("mean", "invstd", "weight", *sums, counts)
             self.step(spec.batch_norm_elemt_backward, elemt_backward, ("grad_out", "input", *vectors), ("grad_input",))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
+        if self._counts is not None and workspace is not None:
+            self._counts.view(workspace).fill_(self._count)
         super().__call__(args, outs, workspace)
         _, grad_weight, _ = outs
         if self._empty and grad_weight is not None:
