@@ -22,10 +22,10 @@ import torch
 
 GPU = torch.cuda.is_available()
 ROOT = Path(__file__).parent
-NEED_GPU = ROOT / "tests" / "gpu"
-NEED_NPU = ROOT / "tests" / "npu" / "installed", ROOT / "src" / "aclgrad" / "frontends" / "npu"
+TESTS = ROOT / "tests"
+NEED_GPU = TESTS / "gpu"
+NEED_NPU = TESTS / "npu" / "installed", ROOT / "src" / "aclgrad" / "frontends" / "npu"
 LEFT_OUT = "There is no GPU here: the tests that need one are left out."
-collect_ignore_glob = ["tests/*/conftest.py"]  # they have no examples, and to pytest all of them are one module
 collect_ignore = ["tools/website/docstrings.py"]  # needs griffe, of the group docs
 
 
@@ -120,10 +120,14 @@ def _is_long_to_interpret(item):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave out what wants the device "npu", unless the plugin has brought it."""
+    """Leave out what wants the device "npu", unless the plugin has brought it, and what lies beside the tests.
+
+    Looking for examples imports a file: programs for processes of their own would run, and change this one.
+    """
     if collection_path in NEED_NPU and not config.pluginmanager.has_plugin("aclgrad.npu.pytest"):
         return True
-    return None
+    beside = TESTS in collection_path.parents and collection_path.suffix == ".py"
+    return True if beside and not collection_path.name.startswith("test_") else None
 
 
 def pytest_terminal_summary(terminalreporter):

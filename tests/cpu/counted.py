@@ -32,10 +32,11 @@ def count(seed: str, family: str) -> None:
     print(family, len(wanted), *sorted(name.rsplit("_", 2)[0] for name in wanted), flush=True)
 
 
-compiler.cfunc = noted
-for name in sys.argv[2:]:
-    child = os.fork()  # kernels that families share count for each
-    if not child:
-        count(sys.argv[1], name)
-        os._exit(0)
-    os.waitpid(child, 0)
+if __name__ == "__main__":
+    compiler.cfunc = noted
+    for name in sys.argv[2:]:
+        child = os.fork()  # kernels that families share count for each
+        if not child:
+            count(sys.argv[1], name)
+            os._exit(0)
+        os.waitpid(child, 0)

@@ -1,1 +1,0 @@
-collect_ignore = ["doors.py"]  # for a process of its own
