@@ -17,7 +17,7 @@ from ..cases import EDGE, SMOKE, is_documented, sized, suite
 from ..data.calls import drawn
 from ..layouts import apply
 from ..precision.kinds import RULE
-from ..precision.standards import LEVELS, Asked, standard_named
+from ..precision.standards import LEVELS, Asked, asked
 from ..report.model import Report
 from .checks import BORDERS, CHECKS, NUMBERS, RANDOM, Trial, numbers, scattered, unable
 from .subjects import Sizes, Subject, subjects
@@ -65,7 +65,7 @@ def check_gradient(
     ('borders', 'kinks float32', 30)
     """
     operator = op if isinstance(op, Operator) else find(op if isinstance(op, str) else op.__name__)
-    standard_named(standard)
+    wanted = asked(standard, level)
     for name in without:
         if name not in NAMES:
             raise InvalidArgument(f"without has {name!r}, expected some of {', '.join(NAMES)}", "without")
@@ -80,7 +80,7 @@ def check_gradient(
     reasons = {name: "not wanted" if name in without else unable(name, operator, one) for name in NAMES}
     report.left_out = {name: why for name, why in reasons.items() if why is not None}
     with torch.device(device):
-        for trial in _trials(operator, table, cases, samples, seed, Asked(standard, level)):
+        for trial in _trials(operator, table, cases, samples, seed, wanted):
             if tell is not None:
                 tell(trial.name)
             if trial.kind not in report.left_out:
