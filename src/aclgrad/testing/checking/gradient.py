@@ -44,8 +44,9 @@ def check_gradient(
     """Try somebody's kernel as the package's own are tried, and judge it by the operator's contract.
 
     `fn` takes the arguments in the document's order, with the shapes that the operator's documentation gives, and
-    returns the outputs: a function or an op of torch's. With a keyword `out` it is also given memory. A C function
-    (of `ctypes`) gets addresses and what `sizes(*args)` returns. A mapping has a function for each dtype.
+    returns the outputs, of torch or numpy. It is a function or an op of torch's; with a keyword `out` it is also given
+    memory. A C function (of `ctypes`) gets addresses and what `sizes(*args)` returns. A mapping has a function for
+    each dtype.
 
     Looked at are numbers (the operator's named cases), borders (empty, one element, Inf and NaN, one past a block),
     random calls (`samples` for each dtype, from a seed), inputs left alone, determinism, layouts, outputs written in
