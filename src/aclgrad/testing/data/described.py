@@ -103,13 +103,24 @@ def drawn_from(label: str, told: Mapping[str, Any], folder: Path = Path()) -> Dr
         raise InvalidArgument(f"{label} {wrong}, expected a tensor by {', '.join(_WORDS)}", label)
     dtype = dtype_named(str(told["dtype"]), label)
     values = told.get("values")
-    shape = told["shape"] if "shape" in told else torch.tensor(values).shape
+    shape = shape_of(label, told["shape"]) if "shape" in told else tuple(torch.tensor(values).shape)
     low, high, only = limits(label, told.get("range", (0, 1) if dtype == torch.bool else (-1, 1)))
     normal = told.get("normal")
     return Drawn(
-        tuple(map(int, shape)), dtype, low, high, None if normal is None else (float(normal[0]), float(normal[1])),
+        shape, dtype, low, high, None if normal is None else (float(normal[0]), float(normal[1])),
         only=only, values=values, file=folder / told["file"] if "file" in told else None,
     )  # fmt: skip
+
+
+def shape_of(label: str, told: Any) -> tuple[int, ...]:
+    """A shape as the lists and people write it.
+
+    >>> shape_of("x", [2, 3])
+    (2, 3)
+    """
+    if isinstance(told, list | tuple) and all(type(size) is int and size >= 0 for size in told):
+        return tuple(told)
+    raise InvalidArgument(f"the shape of {label} is {told!r}, expected sizes of 0 and more", label)
 
 
 def limits(label: str, told: Any) -> tuple[float, float, tuple[float, ...]]:
