@@ -176,20 +176,32 @@ class Sizes:
                 options[name] = default
         return Sizes(is_shape, sizes, options)
 
-    def draw(self, dice: random.Random) -> tuple[list[int], dict[str, Any]]:
-        """Random sizes, as often small as large, and options: either way, or one or two of what is counted."""
+    def draw(self, dice: random.Random, room: int | None = None) -> tuple[list[int], dict[str, Any]]:
+        """Random sizes, as often small as large, and options: either way, or one or two of what is counted.
+
+        With `room` they may be as large as their product allows, which is at most that.
+        """
 
         def size(largest: int) -> int:
             return round(math.pow(largest, dice.random()))
 
-        shape = [size(LARGEST_IN_SHAPE) for _ in range(dice.randint(*RANKS))] if self.is_shape else []
+        def sizes(count: int, largest: int) -> list[int]:
+            if room is None:
+                return [size(largest) for _ in range(count)]
+            drawn, left = [], room
+            for _ in range(count):
+                drawn.append(size(left))
+                left //= drawn[-1]
+            return dice.sample(drawn, count)
+
+        shape = sizes(dice.randint(*RANKS), LARGEST_IN_SHAPE) if self.is_shape else []
         options: dict[str, Any] = {}
         for name, default in self.options.items():
             if isinstance(default, bool):
                 options[name] = dice.random() < 0.5
             elif isinstance(default, int):
                 options[name] = dice.randint(1, 2)
-        return shape or [size(LARGEST) for _ in self.sizes], options
+        return shape or sizes(len(self.sizes), LARGEST), options
 
 
 def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:

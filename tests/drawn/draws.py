@@ -1,0 +1,65 @@
+"""How a test draws: many small random problems, as many as there is time for, and all that is wrong at the end."""
+
+import datetime
+import math
+import os
+import random
+import time
+
+import torch
+
+GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda", torch.cuda.current_device()) if GPU else torch.device("cpu")
+SEED = int(os.environ.get("ACLGRAD_TEST_SEED") or (time.time_ns() >> 20 if GPU else datetime.date.today().toordinal()))
+"""Of a GPU's run its moment, of a CPU's its day."""
+
+ONE = os.environ.get("ACLGRAD_TEST_DRAW")
+SECONDS = float(os.environ.get("ACLGRAD_TEST_SECONDS", "20" if GPU else "3"))
+"""After which no further draw begins."""
+
+SHOWN, LINE = 6, 500  # messages of a test, characters of each
+FATAL = ("illegal memory access", "device-side assert", "unspecified launch failure", "misaligned address")
+
+
+def every_draw(name, check, most):
+    """`check(dice, say)` for at most so many draws; what it says of a draw stands before what is wrong with it."""
+    wrong, end = [], time.monotonic() + SECONDS
+    for k in range(most) if ONE is None else (int(ONE),):
+        if k and ONE is None and time.monotonic() > end:
+            break
+        said = []
+        print(f"{name}, draw {k} of ACLGRAD_TEST_SEED={SEED}", flush=True)
+        try:
+            check(random.Random(f"{name} {SEED} {k}"), said.append)
+            if GPU:
+                torch.cuda.synchronize()
+        except Exception as why:  # noqa: BLE001  whatever it is, the next draw is another
+            words = f"ACLGRAD_TEST_SEED={SEED} ACLGRAD_TEST_DRAW={k}: {'; '.join(map(str, said))}"
+            wrong.append(f"{words}: {type(why).__name__}: {str(why)[:LINE]}")
+            if any(word in str(why) for word in FATAL):
+                break  # nothing more runs in this process
+    assert not wrong, f"{len(wrong)} of {k + 1} draws:\n" + "\n".join(wrong[:SHOWN])
+
+
+def between(dice, low, high):
+    """A whole number, as often small as large."""
+    return min(high, math.floor(low * math.pow((high + 1) / low, dice.random())))
+
+
+def some(dice, **largest):
+    """Sizes of at least 1 by name; every third is beside a power of two."""
+    found = {}
+    for name, high in largest.items():
+        size = between(dice, 1, high)
+        if dice.random() < 0.3:
+            size = max(1, (1 << size.bit_length() - 1) + dice.choice([-1, 0, 1]))
+        found[name] = size
+    return found
+
+
+def fitting(dice, bounds, **largest):
+    """The same, drawn until the product of each of these groups of sizes is within its bound."""
+    while True:
+        found = some(dice, **largest)
+        if all(math.prod(found[name] for name in names) <= bound for names, bound in bounds.items()):
+            return found
