@@ -14,6 +14,7 @@ from aclgrad.testing.layouts import apply
 from aclgrad.testing.samples import MOST_ELEMENTS, sample
 from aclgrad.testing.verdicts import own
 
+pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice")  # NumPy's to Triton's interpreter
 DRAWS = 300 if GPU else 6
 ROOMS = (None, None, 1 << 16, 1 << 20, 50_000_000) if GPU else (None,)
 """What the product of sizes may be, where they are not those of a case or all small."""
