@@ -13,6 +13,9 @@ DEVICE = torch.device("cuda", torch.cuda.current_device()) if GPU else torch.dev
 SEED = int(os.environ.get("ACLGRAD_TEST_SEED") or (time.time_ns() >> 20 if GPU else datetime.date.today().toordinal()))
 """Of a GPU's run its moment, of a CPU's its day."""
 
+BACKEND = os.environ.get("ACLGRAD_TEST_BACKEND")
+"""Of operators; "triton" without a GPU has its interpreter run them. None: that of the device."""
+
 ONE = os.environ.get("ACLGRAD_TEST_DRAW")
 SECONDS = float(os.environ.get("ACLGRAD_TEST_SECONDS", "20" if GPU else "3"))
 """After which no further draw begins."""

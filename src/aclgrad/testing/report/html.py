@@ -85,6 +85,7 @@ def _call(report: Report, call: CallReport) -> str:
         parts.append(f'<div class="sheet warn"><b>Cannot compare</b><ul>{items}</ul></div>')
     if call.outputs:
         parts.append(_matrix(report, call.outputs))
+    parts += [f'<p class="soft">{escape(note)}</p>' for note in call.notes]
     if call.arguments:
         rows = "".join(_row("th", [name], ["code"]) + f"<td><code>{escape(told)}</code></td></tr>"
                        for name, told in call.arguments.items())  # fmt: skip

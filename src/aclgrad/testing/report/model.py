@@ -99,6 +99,7 @@ class CallReport:
     problems: list[str] = field(default_factory=list)
     check: str = ""
     faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # which are no trouble
 
     def ok(self, standard: str) -> bool:
         """Whether nothing is wrong with it."""
