@@ -60,9 +60,10 @@ def captured_and_on_streams(operator, dice, say):
 
     torch.cuda.set_sync_debug_mode("error")
     try:
-        same(written_by(operator, args), expected, "without waiting")
+        found = written_by(operator, args)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    same(found, expected, "without waiting")
 
     held = [apply(torch.Tensor.clone, arg) for arg in mine]
     torch.cuda.synchronize()
