@@ -8,12 +8,13 @@ import pytest
 import torch
 from outputs import right, verdicts
 
+from aclgrad import BadDump, InvalidArgument
 from aclgrad.core.registry import lookup
 from aclgrad.frontends.dumps import msprobe
 from aclgrad.frontends.dumps.files import write
 from aclgrad.testing import verify, write_golden
 from aclgrad.testing.report.html import page
-from aclgrad.testing.report.model import INCOMPARABLE
+from aclgrad.testing.report.model import IMPRECISE, INCOMPARABLE
 
 TOO_MANY = "is there, but this call does not produce it"
 
@@ -109,4 +110,61 @@ def test_the_only_output_may_be_called_so(tmp_path):
     args, _ = right(lookup("lstm_cell_backward"))
     np.zeros(3, np.float32).tofile(tmp_path / "output.bin")
     report = verify("lstm_cell_backward", args, tmp_path)
-    assert any("output.bin is no argument or output of" in told for told in report.calls[0].problems)
+    assert any("output.bin is no argument and no output of" in told for told in report.calls[0].problems)
+
+
+def test_arrays_of_numpy_are_judged_like_tensors():
+    x = np.linspace(-4, 4, 20, dtype=np.float32)
+    out = np.clip(x / np.float32(6) + np.float32(0.5), 0, 1)
+    out.flags.writeable = False
+    assert verify("hardsigmoid", [x], out).ok
+    assert verify("hardsigmoid", {"self": x[::-1]}, {"out": out[::-1]}).ok
+    assert verify("hardsigmoid", [x.astype(">f4")], out.astype(">f4")).ok
+    assert not verify("hardsigmoid", [x], out * np.float32(1.001)).ok
+    with pytest.raises(BadDump, match="an array holds object, expected numbers"):
+        verify("hardsigmoid", [x], np.array([{}], dtype=object))
+
+
+def test_integers_are_judged_by_the_formula():
+    x = torch.arange(-5, 5, dtype=torch.int32)
+    right = (x >= 3).int()
+    assert verify("hardsigmoid", [x], right).ok
+    report = verify("hardsigmoid", [x], torch.zeros_like(x))
+    assert report.exit_code == IMPRECISE and report.calls[0].outputs[0].unequal == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (torch.ones(4).to_sparse(), "it has layout torch.sparse_coo, expected strided"),
+        (torch.empty(4, device="meta"), "it has a shape and no elements"),
+        (["out"], "is str, expected a tensor"),
+        ([None], "is missing"),
+    ],
+)
+def test_what_has_no_elements_to_look_at_is_told(given, told):
+    report = verify("hardsigmoid", [torch.ones(4)], given)
+    assert report.exit_code == INCOMPARABLE and told in verdicts(report)["out"]
+    if isinstance(given, torch.Tensor):
+        told = told.replace("it ", "self ")
+        assert told in verify("hardsigmoid", [given], torch.ones(4)).calls[0].problems[0]
+
+
+@pytest.mark.parametrize("given", [None, 0.5])
+def test_outputs_that_are_none_are_told(given):
+    with pytest.raises(BadDump, match=f"outputs are {type(given).__name__}, expected tensors or a folder"):
+        verify("hardsigmoid", [torch.ones(4)], given)
+
+
+def test_a_level_that_is_none_is_told():
+    for standard in ("double", "rule"):
+        with pytest.raises(InvalidArgument, match="level is 'L3', expected one of L0, L1, L2"):
+            verify("hardsigmoid", [torch.ones(4)], torch.ones(4), standard=standard, level="L3")
+
+
+def test_a_call_without_outputs_is_no_pass():
+    operator = lookup("batch_norm_reduce_backward")
+    args, outs = right(operator, case="nothing")
+    report = verify(operator, args, outs)
+    assert report.exit_code == INCOMPARABLE
+    assert report.calls[0].problems == ["this call produces nothing that could be compared"]

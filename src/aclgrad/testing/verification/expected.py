@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.errors import AclgradError, BadDump
+from ...core.memory import tensors_in
 from ...core.meta import Meta, contiguous_strides
 from ...core.plan import Operator
 from ...core.spec import REQUIRED
@@ -20,6 +21,7 @@ from ...frontends.dumps.files import DTYPES, Stored, checksum
 from ..data.dumps import Dump, stored
 from ..data.golden import GOLDEN, naive_statistics
 from ..precision.statistics import Flat, Statistics, flat
+from .arrays import require_values
 from .truth import Truth
 
 
@@ -49,6 +51,9 @@ class Expectation:
 def expectation(operator: Operator, source: Dump, dump: Dump | None) -> Expectation:
     """What a call with these arguments writes. Arguments that lie beside the outputs, too, must be the same."""
     args = [_value(operator, param, source) for param in operator.spec.args]
+    for param, value in zip(operator.spec.args, args, strict=True):
+        for tensor in tensors_in([value]):
+            require_values(param.aclnn, tensor)
     if dump is not None:
         for param, mine in zip(operator.spec.args, args, strict=True):
             if param.name in dump.arguments and not _same(mine, _value(operator, param, dump)):

@@ -18,6 +18,7 @@ from ..precision.standards import Asked, Judgement, all_measures, standards
 from ..precision.statistics import Flat, Statistics, flat, measure
 from ..precision.watchers import Bad, Histogram, Worst
 from ..report.model import CallReport, OutputReport, worst_of
+from .arrays import require_values
 from .expected import Expectation, Expected
 from .makers import makers
 
@@ -93,6 +94,7 @@ def _found(dump: Dump, output: Expected) -> Tensor | None:
     tensor = value.load(output.meta.dtype, output.meta.shape) if isinstance(value, Stored) else value
     if not isinstance(tensor, Tensor):
         raise BadDump(f"is {type(tensor).__name__}, expected a tensor")
+    require_values("it", tensor)
     if tuple(tensor.shape) != output.meta.shape or tensor.dtype != output.meta.dtype:
         raise BadDump(f"is {meta_of(tensor)}, expected {output.meta}")
     return tensor.detach().cpu()
