@@ -20,6 +20,9 @@ ONE = os.environ.get("ACLGRAD_TEST_DRAW")
 SECONDS = float(os.environ.get("ACLGRAD_TEST_SECONDS", "20" if GPU else "3"))
 """After which no further draw begins."""
 
+COUNT = os.environ.get("ACLGRAD_TEST_DRAWS")
+"""Of each test, if not as many as it says."""
+
 SHOWN, LINE = 6, 500  # messages of a test, characters of each
 FATAL = ("illegal memory access", "device-side assert", "unspecified launch failure", "misaligned address")
 
@@ -27,7 +30,7 @@ FATAL = ("illegal memory access", "device-side assert", "unspecified launch fail
 def every_draw(name, check, most):
     """`check(dice, say)` for at most so many draws; what it says of a draw stands before what is wrong with it."""
     wrong, end = [], time.monotonic() + SECONDS
-    for k in range(most) if ONE is None else (int(ONE),):
+    for k in range(int(COUNT or most)) if ONE is None else (int(ONE),):
         if k and ONE is None and time.monotonic() > end:
             break
         said = []
