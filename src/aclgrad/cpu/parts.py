@@ -21,7 +21,6 @@ from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 
-
 ENTRY = "cfunc."
 """How numba begins the name of the function by which C calls a kernel, all that anybody looks for by name."""
 
