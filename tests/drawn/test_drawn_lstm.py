@@ -67,7 +67,7 @@ def an_lstm(dtype, widths, dice, say):
         "proj_size": dice.choice([0, 0, 1, hidden // 2, hidden - 1]) if hidden > 1 else 0,
         "dropout": dice.choice([0.0, 0.0, 1.0] if GPU else [0.0, 0.0, 0.3, 1.0]),  # whose noise is another on a GPU
     }
-    seed, scale = dice.randrange(1 << 30), dice.choice([1.0, 1.0, 0.1, 3.0])
+    seed, scale = dice.values(), dice.choice([1.0, 1.0, 0.1, 3.0])
     data = Data(dtype, seed)
     torch.manual_seed(seed)
     module = nn.LSTM(size, hidden, **options).to(dtype).train(dice.random() < 0.7)
@@ -115,7 +115,7 @@ def a_cell(dice, say):
     largest = {"N": 3000, "I": 1500, "H": 3000} if GPU else {"N": 9, "I": 9, "H": 40}
     sizes = fitting(dice, {"NH": 4_000_000, "IH": 2_000_000}, **largest)
     batch, size, hidden = sizes.values()
-    seed = dice.randrange(1 << 30)
+    seed = dice.values()
     torch.manual_seed(seed)
     data, module = Data(dtype, seed), nn.LSTMCell(size, hidden, bias=dice.random() < 0.7).to(dtype)
     batches = dice.choice([(batch,), (batch,), ()])

@@ -44,7 +44,11 @@ def a_norm(dice, rank, channels, device):
 
 
 def steps(module, *batches):
-    """Outputs and gradients of every step, then the buffers."""
+    """Outputs and gradients of every step, then the buffers. torch's get plain tensors: of a batch of one, transposed,
+    its gradient of the weight on a CPU is wrong.
+    """
+    if type(module).__module__.startswith("torch."):
+        batches = [x.detach().contiguous().requires_grad_(x.requires_grad) for x in batches]
     results = [result for x in batches for result in outputs_and_gradients(module, x)]
     return results + [buffer if buffer.is_floating_point() else buffer.double() for buffer in module.buffers()]
 
@@ -56,12 +60,12 @@ def values(dice, data, shape):
     shift, scale = dice.choice([0.0, 1.0, 30.0, -8.0]), dice.choice([1.0, 1e-2, 20.0])
     x = data.normal(*shape, dtype=torch.float32) * scale + shift * data.normal(c, dtype=torch.float32).view(view)
     if x.numel() and dice.random() < 0.1:
-        x[tuple(dice.randrange(size) for size in shape)] = 1e3
+        x[tuple(dice.randrange(size) for size in shape)] = 200  # whose square a float16 holds
     return x.to(data.dtype), f"* {scale} + {shift}"
 
 
 def check(dice, say):
-    rank, dtype, seed = dice.choice(list(KINDS)), dice.choice(DTYPES), dice.randrange(1 << 30)
+    rank, dtype, seed = dice.choice(list(KINDS)), dice.choice(DTYPES), dice.values()
     shape = shape_of(dice, rank)
     module, options = a_norm(dice, rank, shape[1], torch.get_default_device().type)
     data = Data(dtype, seed)

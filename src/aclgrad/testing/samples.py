@@ -57,13 +57,15 @@ class Sample:
         return list(self.operator.spec.written(self.args, outs))
 
 
-def sample(operator: Operator, rng: random.Random, most: int = MOST_ELEMENTS, room: int | None = None) -> Sample:
+def sample(
+    operator: Operator, rng: random.Random, most: int = MOST_ELEMENTS, room: int | None = None, turn: int = 0
+) -> Sample:
     """A random call of at most so many elements, on torch's default device: a small one, or with sizes whose product
-    fills some of `room`.
+    fills some of `room`. Another `turn` gives the same call with other values.
     """
     while True:
         try:
-            args, dtype = _begun(operator, rng, room, most)
+            args, dtype = _begun(operator, rng, room, turn, most)
         except TooLarge:  # a weight's two sides may be the same size
             continue
         if sum(tensor.numel() for tensor in tensors_in(args)) <= most and _is_legal(operator, args, None):
@@ -82,11 +84,13 @@ def sample(operator: Operator, rng: random.Random, most: int = MOST_ELEMENTS, ro
     return Sample(operator, dtype, args, _out(operator, args, rng), kept and not expanded)
 
 
-def _begun(operator: Operator, rng: random.Random, room: int | None, most: int) -> tuple[list[Any], torch.dtype]:
+def _begun(
+    operator: Operator, rng: random.Random, room: int | None, turn: int, most: int
+) -> tuple[list[Any], torch.dtype]:
     """A case, or arguments of random sizes."""
     cases = [case for case in suite(operator.spec).cases if not case.tags & LONG]
     case, build = rng.choice(cases), sized(operator.spec)
-    dtype, seed = rng.choice(case.dtypes), rng.randrange(1 << 30)
+    dtype, seed = rng.choice(case.dtypes), rng.randrange(1 << 30) + turn
     if build is None or rng.random() > ODDS_OF_SIZES:
         return case.build(dtype, seed), dtype
     sizes, options = Sizes.of(build).draw(rng, room)
