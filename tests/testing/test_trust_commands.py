@@ -160,6 +160,13 @@ def test_random_calls_are_the_same_for_the_same_seed(tmp_path):
     assert all(f"lstm_cell {k}" in said for k in "012")
 
 
+def test_the_named_cases_are_listed(tmp_path):
+    code, said = run("golden", OPERATOR, "--cases")
+    assert code == 0 and "matrix" in said and "bfloat16" in said
+    code, said = run("golden", OPERATOR)
+    assert code == 2 and "expected a folder to write into" in said
+
+
 def test_every_operator_can_be_drawn():
     for operator in aclnn_operators():
         samples = list(drawn(operator, 6, None, 5))

@@ -130,7 +130,7 @@ def _verify_list(
     except InvalidArgument as mistake:
         raise typer.BadParameter(str(mistake), param_hint=f"--{kind}") from None
     columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(cases))
 
         def tell(name: str) -> None:

@@ -12,7 +12,7 @@ from ..precision.standards import standard_named
 from .model import CallReport, OutputReport, Report, broken, worst_of
 
 COLOURS = ("green", "red", "yellow")  # of the exit codes
-MOST = 6  # elements that are listed of an output
+MOST, MORE = 6, 2  # elements that are listed of the first wrong output, and of each other one
 
 
 def show(report: Report, console: Console | None = None) -> None:
@@ -59,6 +59,8 @@ def _show_call(console: Console, report: Report, call: CallReport, most: int) ->
         console.print(note, highlight=False)
     for output in call.outputs:
         _show_trouble(console, report, output, most)
+        if most and not output.ok(report.standard):
+            most = MORE
 
 
 def _row(report: Report, output: OutputReport) -> tuple[str, ...]:
