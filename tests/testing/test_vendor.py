@@ -131,13 +131,13 @@ def test_lists_of_ttk_as_they_are_found(tmp_path, shapes, ranges, expected):
 @pytest.mark.parametrize(
     ("kind", "text", "told"),
     [
-        ("ttk", ttk_row("5", ""), "case x cannot be understood: TypeError"),
+        ("ttk", ttk_row("5", ""), "case x: it cannot be understood: TypeError"),
         ("ttk", ttk_row("((3, -5),)", ""), "case x: the shape of self is (3, -5), expected sizes of 0 and more"),
-        ("ttk", ttk_row("((3,),)", "((1,),)"), "case x cannot be understood: ValueError"),
+        ("ttk", ttk_row("((3,),)", "((1,),)"), "case x: it cannot be understood: ValueError"),
         ("ttk", ttk_row("((3,),)", "(a, b)"), "case x: input_data_ranges is '(a, b)', expected a Python literal"),
-        ("ttk", ttk_row("((3,),)", "", attributes="[1]"), "case x cannot be understood: TypeError"),
+        ("ttk", ttk_row("((3,),)", "", attributes="[1]"), "case x: it cannot be understood: TypeError"),
         ("atk", {"shape": "3"}, "case 0: the shape of self is '3', expected sizes of 0 and more"),
-        ("atk", {"range_values": {"name": "nd", "mean": [0, 1]}}, "case 0 cannot be understood: KeyError: 'std'"),
+        ("atk", {"range_values": {"name": "nd", "mean": [0, 1]}}, "case 0: it cannot be understood: KeyError: 'std'"),
         ("atk", {"dtype": None}, "case 0: self is 'None', expected one of"),
     ],
 )

@@ -22,7 +22,7 @@ from ...core.plan import Operator
 from ...core.spec import OpSpec
 from ..data.calls import Call
 from ..data.described import Drawn, dtype_named, limits, shape_of
-from .lists import Listed, is_of, named, understood
+from .lists import Listed, is_of, named, of_case
 
 NOTHING = "null"
 _LONG = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
@@ -47,7 +47,7 @@ def read(operator: Operator, path: Path) -> list[Listed]:
 
 def _listed(spec: OpSpec, k: int, case: Mapping[str, Any]) -> Listed:
     number = case.get("id", k)
-    with understood(f"case {number}", "atk"):
+    with of_case(f"case {number}"):
         return _read(spec, k, number, case)
 
 

@@ -14,7 +14,7 @@ from ...core.errors import InvalidArgument
 from ...core.spec import OpSpec
 from ..cases import Data
 from ..data.calls import Call
-from ..data.described import arguments, by_name, spelled
+from ..data.described import arguments, by_name, spelled, understood
 from .slots import prepared
 
 
@@ -56,14 +56,13 @@ def named(spec: OpSpec, words: Sequence[str | None], values: Sequence[Any]) -> d
 
 
 @contextmanager
-def understood(case: str, kind: str) -> Iterator[None]:
-    """Where a case of a list is read: whatever makes no sense in it is told with its name."""
+def of_case(case: str) -> Iterator[None]:
+    """Where a case of a list is read: what makes no sense in it is told with its name."""
     try:
-        yield
+        with understood("it"):
+            yield
     except InvalidArgument as fault:
         raise InvalidArgument(f"{case}: {fault}", fault.argument) from None
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
-        raise InvalidArgument(f"{case} cannot be understood: {type(fault).__name__}: {fault}", kind) from None
 
 
 def is_of(spec: OpSpec, name: str) -> bool:

@@ -32,7 +32,7 @@ from ..data.calls import Call
 from ..data.described import Drawn, dtype_named, shape_of
 from ..verification.truth import Truth, rounded
 from .atk import range_of
-from .lists import Listed, is_of, named, understood
+from .lists import Listed, is_of, named, of_case
 from .slots import plain_name
 
 PREPARED = "manual_data"  # beside the list
@@ -64,7 +64,7 @@ def read(operator: Operator, path: Path) -> list[Listed]:
 
 def _listed(spec: OpSpec, k: int, row: Mapping[str, str], kernel: bool) -> Listed:
     name = row.get("testcase_name") or f"auto_testcase_name_{k}"
-    with understood(f"case {name}", "ttk"):
+    with of_case(f"case {name}"):
         shapes = _for_each(_cell(row, "input_shapes" if kernel else "tensor_view_shapes", ()))
         dtypes = _spread(_cell(row, "input_dtypes" if kernel else "tensor_dtypes", ()), shapes)
         ranges = _for_each(_cell(row, "input_data_ranges", ()) or ())
