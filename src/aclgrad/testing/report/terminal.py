@@ -57,10 +57,23 @@ def _show_call(console: Console, report: Report, call: CallReport, most: int) ->
         console.print(f"[yellow]{where}{problem}[/]", highlight=False)
     for note in call.notes:
         console.print(note, highlight=False)
+    _show_others(console, report, call)
     for output in call.outputs:
         _show_trouble(console, report, output, most)
         if most and not output.ok(report.standard):
             most = MORE
+
+
+def _show_others(console: Console, report: Report, call: CallReport) -> None:
+    """Which outputs are right, but not by other standards."""
+    refused: dict[tuple[str, ...], list[str]] = {}
+    for output in call.outputs:
+        if output.ok(report.standard):
+            others = tuple(name for name, judgement in output.judgements.items() if judgement.ok is False)
+            refused.setdefault(others, []).append(output.name)
+    for others, names in refused.items():
+        if others:
+            console.print(f"[dim]not by {', '.join(others)}: {', '.join(names)}[/]", highlight=False)
 
 
 def _row(report: Report, output: OutputReport) -> tuple[str, ...]:
