@@ -29,7 +29,7 @@ DTYPE_TAIL = r"(?:_(?:bool|b?float\d+|u?int\d+|none))?"
 """How a kit's file may end: `input_0_float16`."""
 
 _POSITION = re.compile(
-    rf"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
+    rf"(?:.*[._](?:forward|backward)[._])?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
 )
 _ROLE = re.compile(r"(in|input|out|output)[._](.+)$|(.+)[._](out|output)$", re.IGNORECASE)
 
