@@ -129,6 +129,15 @@ def test_gradients_in_groups(tokens, rows, dtype, monkeypatch):
 
 @in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_no_features_in_rows_that_lie_apart(dtype):
+    """Sums of no elements need no groups, and are not divided among any."""
+    args = built(cases._backward(34, 0, 40), dtype)
+    outs = [torch.empty_strided((rows, 0), (8, 1), dtype=dtype, device=DEVICE) for rows in (34, 40)]
+    training.gradients(*args, out=(*outs, None), backend="triton")
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_losses_in_strips(dtype, monkeypatch):
     monkeypatch.setattr(compute, "STATISTICS_STRIP", 1 << 17)
     judged(training.losses, built(cases._losses(9, 8, 20001, options=cases.EVERY), dtype), dtype)
