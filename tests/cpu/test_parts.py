@@ -5,10 +5,14 @@ import gc
 import numba
 import pytest
 import torch
+from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from aclgrad.core.registry import lookup
 from aclgrad.cpu.compiler import entry, jit
+from aclgrad.cpu.elements import DOUBLE
+from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import Kernel
 from aclgrad.ops.lstm_cell import kernel_cpu
 from aclgrad.testing.cases import suite
@@ -70,3 +74,34 @@ def test_the_garbage_collector_is_left_as_it_was(was_on, tmp_path, monkeypatch):
         assert gc.isenabled() is was_on
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def _number(value):
+    """A function of the name that all others of its kind have; what is called stays a call."""
+
+    @intrinsic
+    def number(typing):
+        def emit(context, builder, signature, args):
+            function = ir.Function(builder.module, ir.FunctionType(DOUBLE, []), "namesake")
+            function.linkage = "linkonce_odr"
+            function.attributes.add("noinline")
+            function.attributes.add("optnone")
+            ir.IRBuilder(function.append_basic_block()).ret(DOUBLE(value))
+            return builder.call(function, [])
+
+        return types.float64(), emit
+
+    return number
+
+
+def test_kernels_do_not_lend_each_other_parts(tmp_path, monkeypatch):
+    """Every process numbers its parts from 1, so that kernels from the disk may have different ones of one name."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for value in (1.5, 2.5):
+        number, found = _number(value), torch.zeros(1)
+
+        def kernel(thread, threads, out, number=number):
+            out[0] = number()
+
+        Kernel(named(kernel, f"kernel_{int(value)}"), (torch.float32,))(1, found.data_ptr())
+        assert found.item() == value

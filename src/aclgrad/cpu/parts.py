@@ -72,8 +72,20 @@ class _Kernel(_Unoptimised, JITCodeLibrary):
             self._final_module.link_in(_module(library), preserve=True)
         builder = self._codegen._pass_builder()
         builder.getModulePassManager().run(self._final_module, builder)
+        self._hide_parts()
         self._final_module.verify()
         self._finalize_final_module()
+
+    def _hide_parts(self) -> None:
+        """Leave what was not inlined without a name that others see.
+
+        Parts are numbered in each process anew. So kernels from the disk may have different ones of the same name, that
+        of another dtype for instance, and the engine would take the first for all of them.
+        """
+        for function in self._final_module.functions:
+            if function.linkage.name.startswith(("linkonce", "weak")) and not function.is_declaration:
+                function.visibility = "default"
+                function.linkage = "internal"
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
