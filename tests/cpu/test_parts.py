@@ -1,17 +1,17 @@
 """Of the functions that kernels are made of, nothing is compiled but what a kernel inlines."""
 
 import gc
+import itertools
+import math
 
 import numba
 import pytest
 import torch
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.core.bytecode import FunctionIdentity
 
 from aclgrad.core.registry import lookup
 from aclgrad.cpu.compiler import entry, jit
-from aclgrad.cpu.elements import DOUBLE
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import Kernel
 from aclgrad.ops.lstm_cell import kernel_cpu
@@ -64,6 +64,43 @@ def test_the_longest_formula_becomes_part_of_its_loop(tmp_path, monkeypatch):
     assert "vector.body" in code.inspect_llvm()
 
 
+def _kernel_of(term):
+    """A kernel that calls a part of always the same name, too long to become part of it at both places."""
+
+    @jit
+    def part(values, count):
+        total = 0.0
+        for k in range(count):
+            value = values[k]
+            for _ in range(7):
+                value = math.exp(-value * value) + term * math.sin(value) / (1.0 + math.cos(value) * math.cos(value))
+            total += value
+        return total
+
+    def kernel(thread, threads, values, count, out):
+        out[0] = part(values, count)
+        out[1] = part(values + 1, count - 1)
+
+    return named(kernel, f"kernel_of_{term:g}".replace(".", "_"))
+
+
+def test_namesakes_among_parts_do_not_meet(tmp_path, monkeypatch):
+    """numba's numbers, which tell parts of one name apart, begin anew in every process that compiles for the disk."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    values, found = torch.linspace(0.1, 2.0, 40, dtype=torch.float64), []
+    for term in (1.0, 2.0):
+        monkeypatch.setattr(FunctionIdentity, "_unique_ids", itertools.count(1 << 40))
+        out = torch.empty(2, dtype=torch.float64)
+        signature = (torch.float64, int, torch.float64)
+        Kernel(_kernel_of(term), signature)(1, values.data_ptr(), len(values), out.data_ptr())
+        found.append(out.tolist())
+    for term, sums in zip((1.0, 2.0), found, strict=True):
+        value = values.clone()
+        for _ in range(7):
+            value = torch.exp(-value * value) + term * value.sin() / (1 + value.cos().square())
+        torch.testing.assert_close(torch.tensor(sums, dtype=torch.float64), torch.stack([value.sum(), value[1:].sum()]))
+
+
 @pytest.mark.parametrize("was_on", [True, False])
 def test_the_garbage_collector_is_left_as_it_was(was_on, tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
@@ -74,34 +111,3 @@ def test_the_garbage_collector_is_left_as_it_was(was_on, tmp_path, monkeypatch):
         assert gc.isenabled() is was_on
     finally:
         (gc.enable if before else gc.disable)()
-
-
-def _number(value):
-    """A function of the name that all others of its kind have; what is called stays a call."""
-
-    @intrinsic
-    def number(typing):
-        def emit(context, builder, signature, args):
-            function = ir.Function(builder.module, ir.FunctionType(DOUBLE, []), "namesake")
-            function.linkage = "linkonce_odr"
-            function.attributes.add("noinline")
-            function.attributes.add("optnone")
-            ir.IRBuilder(function.append_basic_block()).ret(DOUBLE(value))
-            return builder.call(function, [])
-
-        return types.float64(), emit
-
-    return number
-
-
-def test_kernels_do_not_lend_each_other_parts(tmp_path, monkeypatch):
-    """Every process numbers its parts from 1, so that kernels from the disk may have different ones of one name."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    for value in (1.5, 2.5):
-        number, found = _number(value), torch.zeros(1)
-
-        def kernel(thread, threads, out, number=number):
-            out[0] = number()
-
-        Kernel(named(kernel, f"kernel_{int(value)}"), (torch.float32,))(1, found.data_ptr())
-        assert found.item() == value

@@ -21,6 +21,9 @@ from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 
+ENTRY = "cfunc."
+"""How numba begins the name of the function by which C calls a kernel, all that anybody looks for by name."""
+
 
 class _Unoptimised(CPUCodeLibrary):
     """LLVM's code as numba writes it."""
@@ -72,19 +75,19 @@ class _Kernel(_Unoptimised, JITCodeLibrary):
             self._final_module.link_in(_module(library), preserve=True)
         builder = self._codegen._pass_builder()
         builder.getModulePassManager().run(self._final_module, builder)
-        self._hide_parts()
+        self._keep_names_to_itself()
         self._final_module.verify()
         self._finalize_final_module()
 
-    def _hide_parts(self) -> None:
-        """Leave what was not inlined without a name that others see.
+    def _keep_names_to_itself(self) -> None:
+        """Nobody else may call its parts, or have theirs called by their names.
 
-        Parts are numbered in each process anew. So kernels from the disk may have different ones of the same name, that
-        of another dtype for instance, and the engine would take the first for all of them.
+        numba tells functions of one name apart by a number that counts those of a process. Two kernels that different
+        processes have compiled, both loaded from disk, may have given one name to two parts; whichever was loaded first
+        would be called by both.
         """
         for function in self._final_module.functions:
-            if function.linkage.name.startswith(("linkonce", "weak")) and not function.is_declaration:
-                function.visibility = "default"
+            if not function.is_declaration and not function.name.startswith(ENTRY):
                 function.linkage = "internal"
 
 
