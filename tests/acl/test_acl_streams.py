@@ -125,11 +125,28 @@ def test_synchronize_with_timeout(queue, stream):
     assert acl.rt.synchronize_stream_with_timeout(stream, 20) == 507046
     assert 0.015 < time.monotonic() - start < PATIENCE
     assert "1 tasks" in acl.get_recent_err_msg()
+    assert acl.rt.synchronize_stream_with_timeout(stream, 0) == 507046
     gate.open()
     assert acl.rt.synchronize_stream_with_timeout(stream, -1) == 0
     assert acl.rt.synchronize_stream_with_timeout(stream, 1) == 0
-    for wrong in (0, -2, 2**31, "5", None, 1.5):
+    assert acl.rt.synchronize_stream_with_timeout(stream, 0) == acl.rt.synchronize_device_with_timeout(0) == 0
+    for wrong in (2**31, "5", None, 1.5):
         assert acl.rt.synchronize_stream_with_timeout(stream, wrong) == 100000
+
+
+def test_timeouts_out_of_range(device, stream):
+    event, _ = acl.rt.create_event()
+    acl.rt.record_event(event, stream)
+    assert acl.rt.synchronize_event_with_timeout(event, 0) == 0
+    assert acl.rt.stream_wait_event_with_timeout(stream, event, 0) == 0
+    for call, timeout in (
+        (lambda t: acl.rt.synchronize_stream_with_timeout(stream, t), -2),
+        (lambda t: acl.rt.synchronize_event_with_timeout(event, t), -2),
+        (acl.rt.synchronize_device_with_timeout, -2),
+        (lambda t: acl.rt.stream_wait_event_with_timeout(stream, event, t), -1),
+    ):
+        assert call(timeout) == 107000
+        assert f"timeout is {timeout}, expected" in acl.get_recent_err_msg()
 
 
 def test_destroy_finishes_the_work(queue, stream):

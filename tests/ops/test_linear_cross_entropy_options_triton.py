@@ -81,6 +81,30 @@ def test_loss_and_gradients_in_chunks(tokens, features, rows, budget, sums, phas
 
 @in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sums_of_tiles_borrow_input_grad(dtype, monkeypatch):
+    """There are fewer chunks of tokens, but where float32 numbers cannot lie at the address of input_grad."""
+    args = built(cases._together(80, 16, 200, options=cases.EVERY), dtype)
+    for budget in range(40_000, 120_000, 256):
+        monkeypatch.setattr(choose, "BUDGET", budget)
+        training.together._plans.clear()
+        launch = training.together.plan(args, backend="triton").launch._launch
+        if launch._phases is not launch._elsewhere:
+            break
+    assert len(launch._phases[-1]._chunks) < len(launch._elsewhere[-1]._chunks)
+    plan = judged(training.together, args, dtype)
+    spec = training.together.spec
+    with poisoned_memory():
+        outs, workspace = list(plan.allocate()), plan.workspace()
+    where = spec.out_names.index("input_grad")
+    outs[where] = torch.cat([outs[where].flatten(), outs[where][0, :1]])[1:].view(80, 16)
+    monkeypatch.setattr(plan.launch._launch, "_phases", None)
+    plan.launch(spec.completed(args), outs, workspace)
+    for name, verdict in verdicts(spec, args, outs, dtype):
+        assert verdict.ok, f"{name}: {verdict}"
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("tokens", "rows"), [(34, 608), (530, 40)], ids=["along the vocabulary", "along the tokens"])
 def test_gradients_in_chunks(tokens, rows, dtype, monkeypatch):
     monkeypatch.setattr(choose, "WHOLE_P", 0)

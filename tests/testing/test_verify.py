@@ -202,7 +202,7 @@ def test_right_outputs_in_a_folder_pass(golden):
         (lambda folder: (folder / "gradCxOut.npy").unlink(), "gradCxOut: is missing"),
         (
             lambda folder: np.save(folder / "more.npy", np.zeros(3)),
-            "more.npy is no argument and no output of .*, expected one of .*gradCxOut",
+            "more.npy is no argument or output of .*, expected one of .*gradCxOut",
         ),
         (lambda folder: np.save(folder / "grad_cx.npy", np.zeros(3)), "is a second file for gradCxOut"),
         (

@@ -141,7 +141,10 @@ def _by_names(dump: Dump, spec: OpSpec, known: set[str], results_only: bool) -> 
         place = _place(spec, path.stem, results_only)
         if place is None:
             names = ", ".join(dict.fromkeys(param.aclnn for param in (*spec.args, *spec.outs)))
-            dump.problems.append(f"{path.name} is no argument and no output of {spec.name}, expected one of {names}")
+            dump.problems.append(
+                f"{path.name} is no argument and no output of {spec.name}, "
+                f"expected one of {names}, or output_0 and so on"
+            )
             continue
         name, member, is_output = place
         into = dump.outputs if is_output else dump.arguments
@@ -166,6 +169,8 @@ def _place(spec: OpSpec, stem: str, results_only: bool) -> tuple[str, int | None
     if named := _named(spec, stem):
         name, member = named
         return name, member, name in spec.out_names or (results_only and name in spec.written_names)
+    if stem.lower() in ("out", "output") and len(spec.written_names) == 1:
+        return spec.written_names[0], None, True
     if role := _ROLE.match(stem):
         is_output = (role[1] or role[4]).lower().startswith("out")
         named = _named(spec, role[2] or role[3])

@@ -50,11 +50,13 @@ def _show_call(console: Console, report: Report, call: CallReport, most: int) ->
     if rows:
         headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "standards", "")
         show_table(console, title, headings, rows, right=headings[3:6])
+    where = f"{title}: " if call.name and not rows else ""  # else the table has said it
     for fault in call.faults:
-        where = "" if rows else f"{title}: "
         console.print(f"[red]{where}{fault}[/]", highlight=False)
     for problem in call.problems:
-        console.print(f"[yellow]{problem}[/]", highlight=False)
+        console.print(f"[yellow]{where}{problem}[/]", highlight=False)
+    for note in call.notes:
+        console.print(note, highlight=False)
     for output in call.outputs:
         _show_trouble(console, report, output, most)
 
