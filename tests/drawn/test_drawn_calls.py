@@ -9,6 +9,7 @@ from draws import BACKEND, GPU, every_draw
 from matrix import OPERATORS, same
 
 from aclgrad.core.memory import tensors_in
+from aclgrad.core.meta import Meta
 from aclgrad.testing import poisoned_memory, verdicts
 from aclgrad.testing.layouts import apply
 from aclgrad.testing.samples import MOST_ELEMENTS, sample
@@ -49,17 +50,17 @@ def coarsest(call):
 def as_derived(call, written):
     """Results in finer memory than is usual, rounded to what is: sums of float32 are exact to float32, not beyond."""
 
-    def rounded(found, meta):
+    def rounded(found, usual):
         if isinstance(found, list):
-            return [rounded(*pair) for pair in zip(found, meta, strict=True)]
+            return [rounded(item, usual) for item in found]
         if found is None or not found.is_floating_point():
             return found
-        usual = meta.dtype if call.dtype == torch.float64 else torch.promote_types(call.dtype, torch.float32)
         return found.to(max(found.dtype, usual, key=eps))
 
     _, metas = call.operator.judge(call.args)
-    sums = torch.promote_types(coarsest(call), torch.float32)
-    return [*map(rounded, written, metas), *(t if t is None else t.to(sums) for t in written[len(metas) :])]
+    sums = [torch.promote_types(dtype, torch.float32) for dtype in (call.dtype, coarsest(call))]
+    usual = [meta.dtype if call.dtype == torch.float64 and isinstance(meta, Meta) else sums[0] for meta in metas]
+    return [*map(rounded, written, usual), *(rounded(updated, sums[1]) for updated in written[len(metas) :])]
 
 
 def drawn(operator, dice):
