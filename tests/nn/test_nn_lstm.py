@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import aclgrad.nn
-from aclgrad.ops.lstm import autograd
+from aclgrad.ops.lstm import spec
 from aclgrad.testing.cases import Data
 
 T, N, INPUT, HIDDEN = 6, 3, 5, 7
@@ -170,8 +170,8 @@ def test_a_frozen_layer_below_all_others_has_no_backward_pass(monkeypatch):
     for name, parameter in module.named_parameters():
         parameter.requires_grad_("_l0" not in name)
     calls = []
-    real = autograd.spec.lstm_backward.run
-    monkeypatch.setattr(autograd.spec.lstm_backward, "run", lambda args: calls.append(args) or real(args))
+    real = spec.lstm_backward.run
+    monkeypatch.setattr(spec.lstm_backward, "run", lambda args: calls.append(args) or real(args))
     module(Data().normal(T, N, INPUT))[0].sum().backward()
     assert len(calls) == 2
     assert all((p.grad is None) == ("_l0" in name) for name, p in module.named_parameters())

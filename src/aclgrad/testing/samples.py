@@ -20,7 +20,7 @@ from ..core.meta import Meta
 from ..core.plan import Operator
 from ..core.spec import BoolArray, Flag, InOut, Produced, TensorList
 from ..core.spec import Tensor as TensorParam
-from .cases import BENCH, BENCH_GPU, REAL, Data, Sizes, sized, suite
+from .cases import BENCH, BENCH_GPU, REAL, Data, Sizes, TooLarge, sized, suite
 from .layouts import LAYOUTS, apply, begun_late
 
 MOST_ELEMENTS = 1 << 16  # of all tensors of a sample
@@ -64,7 +64,10 @@ def sample(
     fills some of `room`. Another `turn` gives the same call with other values.
     """
     while True:
-        args, dtype = _begun(operator, rng, room, turn)
+        try:
+            args, dtype = _begun(operator, rng, room, turn, most)
+        except TooLarge:  # a weight's two sides may be the same size
+            continue
         if sum(tensor.numel() for tensor in tensors_in(args)) <= most and _is_legal(operator, args, None):
             break
     count = len(tensors_in(args))
@@ -81,7 +84,9 @@ def sample(
     return Sample(operator, dtype, args, _out(operator, args, rng), kept and not expanded)
 
 
-def _begun(operator: Operator, rng: random.Random, room: int | None, turn: int) -> tuple[list[Any], torch.dtype]:
+def _begun(
+    operator: Operator, rng: random.Random, room: int | None, turn: int, most: int
+) -> tuple[list[Any], torch.dtype]:
     """A case, or arguments of random sizes."""
     cases = [case for case in suite(operator.spec).cases if not case.tags & LONG]
     case, build = rng.choice(cases), sized(operator.spec)
@@ -89,7 +94,7 @@ def _begun(operator: Operator, rng: random.Random, room: int | None, turn: int) 
     if build is None or rng.random() > ODDS_OF_SIZES:
         return case.build(dtype, seed), dtype
     sizes, options = Sizes.of(build).draw(rng, room)
-    return list(build(*sizes, **options)(Data(dtype, seed))), dtype
+    return list(build(*sizes, **options)(Data(dtype, seed, most))), dtype
 
 
 Change = tuple[int, Callable[[Any], Any]]
@@ -175,5 +180,6 @@ def _like(meta: Any, dtype: torch.dtype | None, rng: random.Random) -> Any:
     if not isinstance(meta, Meta):
         return [_like(member, dtype, rng) for member in meta]
     plain = torch.empty_strided(meta.shape, meta.strides, dtype=dtype or meta.dtype)
-    layouts = [torch.Tensor.clone, begun_late, *LAYOUTS.values()]
-    return rng.choice(layouts)(plain) if rng.random() < ODDS_OF_LAYOUTS else plain
+    layouts: list[Callable[..., Any]] = [torch.Tensor.clone, begun_late, *LAYOUTS.values()]
+    laid_out: torch.Tensor = rng.choice(layouts)(plain) if rng.random() < ODDS_OF_LAYOUTS else plain
+    return laid_out

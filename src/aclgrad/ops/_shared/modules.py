@@ -37,6 +37,14 @@ def require_shape(name: str, value: object, expected: Sequence[int | None], symb
         raise InvalidArgument(f"{name} has shape {list(shape)}, expected [{sizes}] = {symbols}", name)
 
 
+def require_flags(name: str, value: object, expected: Sequence[int], symbols: str) -> None:
+    """Raise unless it is a tensor of bools of this shape."""
+    require_shape(name, value, expected, symbols)
+    assert isinstance(value, Tensor)
+    if value.dtype != torch.bool:
+        raise InvalidArgument(f"{name} is {dtype_name(value.dtype)}, expected bool", name)
+
+
 def require_states(hx: object, expected: Sequence[int], symbols: str, projected: int = 0) -> None:
     """Raise unless it is None, for zeros, or the states (h, c) of an LSTM, both of this shape; h may be `projected`."""
     if hx is None:

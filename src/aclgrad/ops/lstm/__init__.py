@@ -1,5 +1,6 @@
 """The whole LSTM: aclnnLSTM and aclnnLstmBackward."""
 
+from . import spec_resets as spec_resets  # operators without a document register, too
 from .functional import lstm, lstm_backward
 
 __all__ = ["lstm", "lstm_backward"]

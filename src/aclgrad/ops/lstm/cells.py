@@ -16,27 +16,28 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...core.autograd import again
+from ...core.autograd import Formula, again
 from ...core.dispatch import wants_gradient
-from ...core.textbook import textbook
-from . import spec
 from .dims import SAVED
+from .resets import BACKWARD, FORWARD, formula, op, with_reset
 
 GATES = 4
 States = tuple[Tensor, Tensor]
 
 
 def with_cells(
-    x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None, *options: bool
-) -> tuple[Tensor, States, Tensor]:
+    x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None, reset: Tensor | None,
+    *options: bool,
+) -> tuple[Tensor, States, Tensor]:  # fmt: skip
     """(output, (hy, cy), c of every step) of a layer, output and c [T, N, D·H]; `options`: has_bias, bidirectional."""
     has_bias, bidirectional = options
     attributes = (has_bias, 1, 0.0, True, bidirectional, False)
     if forward_ad._current_level >= 0:
-        output, hy, cy, cells = _formula(x, list(params), list(hx) if hx else None, batch_sizes, *attributes)
+        given = (x, list(params), list(hx) if hx else None, batch_sizes, *attributes)
+        output, hy, cy, cells = _cells_formula(reset)(*given, *([] if reset is None else [reset]))
     else:
         states = list(hx or ())
-        arguments = (attributes, len(states), x, batch_sizes, *states, *params)
+        arguments = (attributes, len(states), x, reset, batch_sizes, *states, *params)
         differentiated = torch._C._are_functorch_transforms_active() or wants_gradient((x, *states, *params))
         # torch.compile cannot trace a function with `setup_context` where no gradient is wanted.
         found: Any = (_Cells.apply if differentiated else _Cells.forward)(*arguments)  # type: ignore[no-untyped-call]
@@ -44,10 +45,14 @@ def with_cells(
     return output, (hy, cy), cells
 
 
-def _formula(*inputs: Any) -> list[Tensor]:
+def _cells_formula(reset: Tensor | None) -> Formula:
     """The same in torch's own operations."""
-    output, hy, cy, *saved = textbook(spec.lstm)(*inputs)
-    return [output, hy, cy, torch.cat(saved[SAVED.index("c")], -1)]
+
+    def cells_formula(*inputs: Any) -> list[Tensor]:
+        output, hy, cy, *saved = formula(reset)(*inputs)
+        return [output, hy, cy, torch.cat(saved[SAVED.index("c")], -1)]
+
+    return cells_formula
 
 
 class _Cells(torch.autograd.Function):
@@ -56,53 +61,55 @@ class _Cells(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(attributes: Any, states: int, x: Tensor, batch_sizes: Tensor | None, *tensors: Tensor) -> Any:
+    def forward(
+        attributes: Any, states: int, x: Tensor, reset: Tensor | None, batch_sizes: Tensor | None, *tensors: Tensor
+    ) -> Any:
         """Returns output, hy, cy, cells, then everything that is saved, chain after chain of each list."""
-        output, hy, cy, *saved = torch.ops.aclgrad.lstm(
-            x, list(tensors[states:]), list(tensors[:states]), batch_sizes, *attributes
-        )
+        arguments = (x, list(tensors[states:]), list(tensors[:states]), batch_sizes, *attributes)
+        output, hy, cy, *saved = op(FORWARD, reset)(*with_reset(FORWARD, arguments, reset))
         cells = torch.cat(saved[SAVED.index("c")], -1)
         return output, hy, cy, cells, *[chain for chains in saved for chain in chains]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        ctx.attributes, ctx.states, x, batch_sizes, *tensors = inputs
+        ctx.attributes, ctx.states, x, reset, batch_sizes, *tensors = inputs
         _, hy, _, _, *saved = output
         ctx.mark_non_differentiable(*saved)
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.given = hy.shape, len(tensors)
-        ctx.save_for_backward(x, batch_sizes, *tensors, *saved)
+        ctx.save_for_backward(x, reset, batch_sizes, *tensors, *saved)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Any:
         """In the order of the arguments; can be differentiated."""
-        x, batch_sizes, *rest = ctx.saved_tensors
+        x, reset, batch_sizes, *rest = ctx.saved_tensors
         tensors, saved = rest[: ctx.given], rest[ctx.given :]
         hx, params = tensors[: ctx.states], tensors[ctx.states :]
-        _, _, wants_x, _, *wants = ctx.needs_input_grad
+        _, _, wants_x, _, _, *wants = ctx.needs_input_grad
         upstream = upstream[:4]
         if all(gradient is None for gradient in upstream):
-            return (None,) * (4 + ctx.given)
+            return (None,) * (5 + ctx.given)
         chains = len(saved) // len(SAVED)
         lists = [saved[k : k + chains] for k in range(0, len(saved), chains)]
         mask = [wants_x, *(wants[: ctx.states] or (False, False)), any(wants[ctx.states :])]
         with torch.no_grad():
             states = hx or [x.new_zeros(ctx.shape)] * 2
-            dx, dh, dc, dparams = _gradients(x, states, params, upstream, lists, batch_sizes, ctx.attributes, mask)
+            options = (reset, batch_sizes, ctx.attributes, mask)
+            dx, dh, dc, dparams = _gradients(x, states, params, upstream, lists, *options)
         found = [
             dx if wants_x else None,
             dparams if mask[3] else [None] * len(params),
             [g if wanted else None for g, wanted in zip((dh, dc), wants, strict=False)] if hx else None,
         ]
-        inputs = (x, params, hx or None, batch_sizes, *ctx.attributes)
-        nothing = [None] * (1 + len(ctx.attributes))
-        dx, dparams, dhx = again(_formula, inputs, upstream, (*found, *nothing))[:3]
-        return None, None, dx, None, *(dhx or []), *dparams
+        inputs = (x, params, hx or None, batch_sizes, *ctx.attributes, *([] if reset is None else [reset]))
+        nothing = [None] * (len(inputs) - len(found))
+        dx, dparams, dhx = again(_cells_formula(reset), inputs, upstream, (*found, *nothing))[:3]
+        return None, None, dx, None, None, *(dhx or []), *dparams
 
 
 def _gradients(
     x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], upstream: Sequence[Any], saved: list[list[Tensor]],
-    batch_sizes: Tensor | None, attributes: Any, mask: list[bool],
+    reset: Tensor | None, batch_sizes: Tensor | None, attributes: Any, mask: list[bool],
 ) -> Any:  # fmt: skip
     """dx, dh_prev, dc_prev, dparams."""
     dy, dh, dc, dcells = upstream
@@ -120,7 +127,7 @@ def _gradients(
     if batch_sizes is not None and dy is not None:
         dy = dy.flatten(0, 1)
     arguments = (x, hx, params, dy, dh, dc, *saved, batch_sizes, *attributes, mask)
-    dx, dh_prev, dc_prev, dparams = torch.ops.aclgrad.lstm_backward(*arguments)
+    dx, dh_prev, dc_prev, dparams = op(BACKWARD, reset)(*with_reset(BACKWARD, arguments, reset))
     if dcells is not None:
         hidden = hx[0].shape[-1] // 2
         dh_prev = dh_prev[..., :hidden]

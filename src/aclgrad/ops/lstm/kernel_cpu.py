@@ -151,6 +151,10 @@ def lstm_backward(call: Call) -> Launch:
     return LayersLaunch(size, _work(call), kernel, tables, 3)
 
 
+lstm_with_resets, lstm_with_resets_backward = lstm, lstm_backward
+"""They find `reset` in the call."""
+
+
 def _work(call: Call) -> int:
     """Multiplications of a direction of the first layer."""
     dims = call.dims

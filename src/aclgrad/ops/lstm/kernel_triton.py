@@ -16,6 +16,7 @@ import torch
 from ...core.backends import Launch
 from ...core.memory import Piece, Scratch
 from ...core.spec import Call
+from .triton.anew import StartsAnew
 from .triton.layer_backward import BackwardLayer
 from .triton.layer_forward import ForwardLayer
 from .triton.workspace import BackwardWorkspace, ForwardWorkspace
@@ -29,6 +30,7 @@ class LayersLaunch:
     layers: tuple[ForwardLayer, ...] | tuple[BackwardLayer, ...]
     names: tuple[str, ...]  # of all arguments and outputs, in the contract's order
     batch_sizes: Piece | None  # for batch_sizes that do not lie one after another
+    anew: StartsAnew | None  # what resets mean to the steps
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -37,6 +39,8 @@ class LayersLaunch:
         memory = given["input"].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
         if self.batch_sizes is not None:
             given["batch_sizes"] = self.batch_sizes.view(memory).copy_(given["batch_sizes"])
+        if self.anew is not None:
+            self.anew(given, memory)
         for layer in self.layers:
             layer(given, memory)
 
@@ -79,7 +83,7 @@ def lstm(call: Call) -> Launch:
     space = ForwardWorkspace(call, scratch)
     layers = tuple(ForwardLayer(call, layer, space) for layer in range(dims.L))
     batch_sizes = _contiguous_sizes(call, scratch)
-    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes)
+    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes, space.anew)
 
 
 def lstm_backward(call: Call) -> Launch:
@@ -88,7 +92,11 @@ def lstm_backward(call: Call) -> Launch:
     space = BackwardWorkspace(call, scratch)
     layers = tuple(BackwardLayer(call, layer, space) for layer in reversed(range(call.dims.L)))
     batch_sizes = _contiguous_sizes(call, scratch)
-    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes)
+    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes, space.anew)
+
+
+lstm_with_resets, lstm_with_resets_backward = lstm, lstm_backward
+"""They find `reset` in the call."""
 
 
 def _names(call: Call) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from ...core.binding import require_strided
 from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import require_dtype, require_shape, require_states
+from .._shared.modules import require_dtype, require_flags, require_shape, require_states
 from .autograd import Sequences
 from .cells import with_cells
 from .dims import LstmDims
 from .packing import Packing
 from .projection import by_torch, projected
+from .resets import FORWARD, op, with_reset
 
 __all__ = ["LSTM"]
 
@@ -31,7 +32,9 @@ class LSTM(nn.RNNBase):
     Shapes, with D directions: `input` [T, N, input_size] ([N, T, input_size] with `batch_first`, [T, input_size] for
     one sequence) or a `PackedSequence`; `hx` = (h, c), each [D * num_layers, N, hidden_size], zeros if absent. Returns
     the output [T, N, D * hidden_size], of the input's kind, and (h, c). With `proj_size` h and the output have that
-    size in place of hidden_size. With `return_cell_states=True` a third result is c of every step of the last layer,
+    size in place of hidden_size. Where `reset` [T, N] (bool, laid out as the input's first axes are, for packed input
+    [total length]) is set, a sequence starts anew, from zeros: no state passes to that step from the one before. With
+    `return_cell_states=True` a third result is c of every step of the last layer,
     laid out as the output is, with D * hidden_size features. It is torch's `RNNBase` and not its `LSTM`, since
     `torch.compile` refuses every instance of that.
 
@@ -45,10 +48,12 @@ class LSTM(nn.RNNBase):
         super().__init__("LSTM", *args, **kwargs)
         self.require_supported(self)
 
-    def forward(self, input: Any, hx: States | None = None, *, return_cell_states: bool = False) -> Any:
+    def forward(
+        self, input: Any, hx: States | None = None, *, reset: Any = None, return_cell_states: bool = False
+    ) -> Any:
         """The whole sequence."""
         if isinstance(input, PackedSequence):
-            return self._packed(input, hx, return_cell_states)
+            return self._packed(input, hx, reset, return_cell_states)
         batched = not isinstance(input, Tensor) or input.dim() != 2
         sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
         require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")
@@ -57,22 +62,30 @@ class LSTM(nn.RNNBase):
         if input.shape[1 - batch_axis if batched else 0] == 0:
             raise InvalidArgument(f"input has shape {list(input.shape)}, expected at least one step", "input")
         self._require_states(hx, input.shape[batch_axis] if batched else None)
+        if reset is not None:
+            symbols = ("[N, T]" if self.batch_first else "[T, N]") if batched else "[T]"
+            require_flags("reset", reset, input.shape[:-1], symbols)
+            reset = (reset.t() if self.batch_first else reset) if batched else reset.unsqueeze(1)
         if batched:
-            (output, *cells), states = self._run(input, hx, None, cells=return_cell_states)
+            (output, *cells), states = self._run(input, hx, None, reset=reset, cells=return_cell_states)
             return output, states, *cells
         one = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
-        found, (hy, cy) = self._run(input.unsqueeze(batch_axis), one, None, cells=return_cell_states)
+        found, (hy, cy) = self._run(input.unsqueeze(batch_axis), one, None, reset=reset, cells=return_cell_states)
         output, *cells = [sequence.squeeze(batch_axis) for sequence in found]
         return output, (hy.squeeze(1), cy.squeeze(1)), *cells
 
-    def _packed(self, sequences: PackedSequence, hx: States | None, cells: bool) -> Any:
+    def _packed(self, sequences: PackedSequence, hx: States | None, reset: Any, cells: bool) -> Any:
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
         require_strided("input.data", data)
         packing = Packing.of(sizes, data)
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
-        found, states = self._run(data, states, packing, sizes, cells=cells)
+        if reset is not None:
+            flags = reset.data if isinstance(reset, PackedSequence) else reset
+            require_flags("reset", flags, data.shape[:1], "[total length]")
+            reset = packing.padded_flags(flags)
+        found, states = self._run(data, states, packing, sizes, reset=reset, cells=cells)
         output, *more = [PackedSequence(rows, sizes, order, back) for rows in found]
         return output, _permuted(states, back), *more
 
@@ -107,21 +120,24 @@ class LSTM(nn.RNNBase):
             require_states(hx, sizes, "[D * num_layers, N, hidden_size]", self.proj_size)
 
     def _run(
-        self, x: Tensor, hx: States | None, packing: Packing | None, batch_sizes: Tensor | None = None, *, cells: bool
-    ) -> tuple[list[Tensor], States]:
+        self, x: Tensor, hx: States | None, packing: Packing | None, batch_sizes: Tensor | None = None, *,
+        reset: Tensor | None, cells: bool,
+    ) -> tuple[list[Tensor], States]:  # fmt: skip
         """Of a batch, or of packed data with `batch_sizes` on the CPU: the output, if asked for c, and the states."""
         weights = self._weights()
-        served = by_torch(self, x, weights, hx, batch_sizes) if self.proj_size and not cells else None
+        torchs = self.proj_size and not cells and reset is None
+        served = by_torch(self, x, weights, hx, batch_sizes) if torchs else None
         if served is not None:
             return [served[0]], served[1]
         if packing is None:
-            return self._lowered(x, weights, hx, None, cells)
-        found, states = self._lowered(packing.padded(x), weights, hx, packing, cells)
+            return self._lowered(x, weights, hx, None, reset, cells)
+        found, states = self._lowered(packing.padded(x), weights, hx, packing, reset, cells)
         return [packing.packed(sequence) for sequence in found], states
 
     def _lowered(
-        self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None, cells: bool
-    ) -> tuple[list[Tensor], States]:
+        self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None, reset: Tensor | None,
+        cells: bool,
+    ) -> tuple[list[Tensor], States]:  # fmt: skip
         """In autocast's dtype where it is on; layer by layer if something is between them or some are frozen."""
         lower = None if packing is not None and x.device.type == "cpu" else autocast_dtype(x)  # as torch has it
         if lower is None:
@@ -132,9 +148,9 @@ class LSTM(nn.RNNBase):
         states = lowered(lower, *hx) if hx is not None else None
         drops = self.dropout and self.training
         if cells or self.proj_size or (self.num_layers > 1 and (drops or self._some_layers_are_frozen(params))):
-            return self._layer_by_layer(x, params, states, packing, cells)
+            return self._layer_by_layer(x, params, states, packing, reset, cells)
         sizes = None if packing is None else packing.batch_sizes
-        output, finals = self._operator(x, params, states, sizes, self.num_layers, self.batch_first)
+        output, finals = self._operator(x, params, states, sizes, reset, self.num_layers, self.batch_first)
         return [output], finals
 
     def _some_layers_are_frozen(self, params: list[Tensor]) -> bool:
@@ -144,7 +160,7 @@ class LSTM(nn.RNNBase):
         return torch.is_grad_enabled() and len({any(p.requires_grad for p in layer) for layer in layers}) > 1
 
     def _layer_by_layer(
-        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None, cells: bool
+        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None, reset: Tensor | None, cells: bool
     ) -> tuple[list[Tensor], States]:
         """Time-major, as torch runs them, so that the same seed drops the same values."""
         if packing is None and self.batch_first:
@@ -157,8 +173,8 @@ class LSTM(nn.RNNBase):
 
         def plain(x: Tensor, weights: list[Tensor], hx: Any) -> tuple[Tensor, States]:
             if not cells or len(finals) + 1 < self.num_layers:
-                return self._operator(x, weights, hx, sizes, 1, batch_first=False)
-            output, states, c = with_cells(x, weights, hx, sizes, self.bias, self.bidirectional)
+                return self._operator(x, weights, hx, sizes, reset, 1, batch_first=False)
+            output, states, c = with_cells(x, weights, hx, sizes, reset, self.bias, self.bidirectional)
             kept.append(c)
             return output, states
 
@@ -169,7 +185,7 @@ class LSTM(nn.RNNBase):
             states = None if hx is None else [state[chains] for state in hx]
             weights = params[layer * each : (layer + 1) * each]
             if self.proj_size:
-                x, final = projected(plain, x, weights, states, sizes, directions)
+                x, final = projected(plain, x, weights, states, sizes, directions, reset)
             else:
                 x, final = plain(x, weights, states)
             finals.append(final)
@@ -185,15 +201,18 @@ class LSTM(nn.RNNBase):
         return packing.padded(dropout(packing.packed(x), self.dropout)) if drops else x.flatten(0, 1)
 
     def _operator(
-        self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, layers: int, batch_first: bool
-    ) -> tuple[Tensor, States]:
+        self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, reset: Tensor | None, layers: int,
+        batch_first: bool,
+    ) -> tuple[Tensor, States]:  # fmt: skip
         transformed = torch._C._are_functorch_transforms_active()  # a mapped tensor does not say what it requires
         keeps = torch.is_grad_enabled() and (transformed or any(t.requires_grad for t in (x, *params, *(hx or ()))))
         attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)
-        if is_plain(x, *(hx or ()), *params):
-            output, hy, cy = Sequences.apply(attributes, len(hx or ()), x, batch_sizes, *(hx or ()), *params)  # type: ignore[no-untyped-call]
+        if is_plain(x, *(hx or ()), *params, *(() if reset is None else (reset,))):
+            tensors = (x, reset, batch_sizes, *(hx or ()), *params)
+            output, hy, cy = Sequences.apply(attributes, len(hx or ()), *tensors)  # type: ignore[no-untyped-call]
         else:
-            output, hy, cy, *_ = torch.ops.aclgrad.lstm(x, params, hx or [], batch_sizes, *attributes)
+            arguments = (x, params, hx or [], batch_sizes, *attributes)
+            output, hy, cy, *_ = op(FORWARD, reset)(*with_reset(FORWARD, arguments, reset))
         return output, (hy, cy)
 
     @staticmethod

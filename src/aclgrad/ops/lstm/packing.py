@@ -35,6 +35,11 @@ class Packing(NamedTuple):
         steps = self.batch_sizes.shape[0]
         return data.new_zeros(steps * self.batch, data.shape[1]).index_copy(0, self.rows, data)
 
+    def padded_flags(self, flags: Tensor) -> Tensor:
+        """[total length] as [T, N], False where a sequence has ended."""
+        steps = self.batch_sizes.shape[0]
+        return flags.new_zeros(steps * self.batch).index_copy(0, self.rows, flags).view(steps, self.batch)
+
     def packed(self, output: Tensor) -> Tensor:
         """[T, N, F] as [total length, F]."""
         return output.flatten(0, -2).index_select(0, self.rows)

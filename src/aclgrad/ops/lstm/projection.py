@@ -31,11 +31,12 @@ WORTH = 4
 
 def projected(
     plain: Layer, x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None,
-    directions: int,
+    directions: int, reset: Tensor | None = None,
 ) -> tuple[Tensor, States]:  # fmt: skip
     """A layer with weights (w_ih, w_hh, biases, w_hr) of each direction, by a `plain` one.
 
     `x` is [T, N, ·], or a padded [T·N, ·] with `batch_sizes` [T]; h, of `hx` and of the results, has w_hr's rows.
+    `plain` knows of resets; `reset` [T, N] is for the initial h, which is an input there.
     """
     each = len(params) // directions
     chains = [params[k : k + each] for k in range(0, len(params), each)]
@@ -46,7 +47,10 @@ def projected(
     weights = [weight for d in range(directions) for weight in _plain_weights(chains, d, steps, first=hx is not None)]
     states = None
     if hx is not None:
-        x = torch.cat([x, *(_at_the_first_step(hx[0][d], d, steps, batch_sizes) for d in range(directions))], -1)
+        h0 = list(hx[0])
+        if reset is not None:  # a sequence that starts anew at once
+            h0[0] = torch.where(reset[0].unsqueeze(-1), 0.0, h0[0])
+        x = torch.cat([x, *(_at_the_first_step(h0[d], d, steps, batch_sizes) for d in range(directions))], -1)
         states = torch.zeros_like(hx[1]), hx[1]
     output, (last, cy) = plain(x, weights, states)
     heads = [chain[-1] for chain in chains]

@@ -58,6 +58,31 @@ def lstm(
     `batch_first` is ignored; past a sequence's end the states are carried, the output is zero and the gates are those
     of whatever lies there.
     """
+    return _forward(input, params, None, hx, batch_sizes, has_bias, num_layers, train, bidirectional, batch_first)
+
+
+def lstm_with_resets(
+    input: Tensor,
+    params: Sequence[Tensor],
+    reset: Tensor,
+    hx: Sequence[Tensor] | None = None,
+    batch_sizes: Tensor | None = None,
+    has_bias: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,  # noqa: ARG001  # as that of `lstm`
+    train: bool = True,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+) -> Forward:
+    """`lstm` whose rows start anew, from zeros, at the times where `reset` [T, N] is set: see `spec_resets`."""
+    return _forward(input, params, reset, hx, batch_sizes, has_bias, num_layers, train, bidirectional, batch_first)
+
+
+def _forward(
+    input: Tensor, params: Sequence[Tensor], reset: Tensor | None, hx: Sequence[Tensor] | None,
+    batch_sizes: Tensor | None, has_bias: bool, num_layers: int, train: bool, bidirectional: bool, batch_first: bool,
+) -> Forward:  # fmt: skip
+    """`lstm`, and `lstm_with_resets` with `reset`."""
     batch = hx[0].shape[1] if hx else input.shape[0] // max(1, 0 if batch_sizes is None else len(batch_sizes))
     x, valid = _time_major(input, batch, batch_sizes, batch_first)
     states = (1 + bidirectional) * num_layers, x.shape[1], params[1].shape[1]
@@ -67,8 +92,9 @@ def lstm(
         outputs = []
         for chain in chains(layer, bidirectional, has_bias):
             steps, h_last, c_last = _chain_forward(
-                chain, x, params[chain.params], h0[chain.index], c0[chain.index], valid
-            )
+                chain, x, params[chain.params], h0[chain.index], c0[chain.index], valid,
+                _anew(chain, reset, valid),
+            )  # fmt: skip
             saved.append(steps)
             hy.append(h_last)
             cy.append(c_last)
@@ -80,12 +106,15 @@ def lstm(
 
 
 def _chain_forward(
-    chain: Chain, x: Tensor, params: Sequence[Tensor], h: Tensor, c: Tensor, valid: Tensor | None
-) -> tuple[list[Tensor], Tensor, Tensor]:
+    chain: Chain, x: Tensor, params: Sequence[Tensor], h: Tensor, c: Tensor, valid: Tensor | None,
+    anew: Tensor | None,
+) -> tuple[list[Tensor], Tensor, Tensor]:  # fmt: skip
     """One chain over x [T, N, ·] from the states h, c [N, H]: the seven saved [T, N, H], the last h and c."""
     w_ih, w_hh, *biases = params
     steps: dict[int, tuple[Tensor, ...]] = {}
     for t in chain.forward_order(x.shape[0]):
+        if anew is not None:
+            h, c = torch.where(anew[t], 0.0, h), torch.where(anew[t], 0.0, c)
         a = x[t] @ w_ih.T + h @ w_hh.T
         if biases:
             a = a + (biases[0] + biases[1])
@@ -129,6 +158,35 @@ def lstm_backward(
     Whatever depends on an infinite or undefined input is NaN; values at padded positions matter only where `h` and
     `c` hold the state a valid step started from.
     """
+    return _backward(
+        input, hx, params, dy, dh, dc, (i, j, f, o, h, c, tanhc), None, batch_sizes, has_bias, num_layers,
+        bidirectional, batch_first,
+    )  # fmt: skip
+
+
+def lstm_with_resets_backward(
+    input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], dy: Tensor | None, dh: Tensor | None,
+    dc: Tensor | None, i: Sequence[Tensor], j: Sequence[Tensor], f: Sequence[Tensor], o: Sequence[Tensor],
+    h: Sequence[Tensor], c: Sequence[Tensor], tanhc: Sequence[Tensor], reset: Tensor,
+    batch_sizes: Tensor | None = None, has_bias: bool = True, num_layers: int = 1,
+    dropout: float = 0.0, train: bool = True,  # noqa: ARG001  # as those of `lstm_backward`
+    bidirectional: bool = False, batch_first: bool = False,
+    output_mask: Sequence[bool] | None = None,  # noqa: ARG001
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:  # fmt: skip
+    """Gradient of `lstm_with_resets`: nothing goes back from a time to the one that it did not start from."""
+    return _backward(
+        input, hx, params, dy, dh, dc, (i, j, f, o, h, c, tanhc), reset, batch_sizes, has_bias, num_layers,
+        bidirectional, batch_first,
+    )  # fmt: skip
+
+
+def _backward(
+    input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], dy: Tensor | None, dh: Tensor | None,
+    dc: Tensor | None, saved: Sequence[Sequence[Tensor]], reset: Tensor | None, batch_sizes: Tensor | None,
+    has_bias: bool, num_layers: int, bidirectional: bool, batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:  # fmt: skip
+    """`lstm_backward`, and `lstm_with_resets_backward` with `reset`."""
+    i, j, f, o, h, c, tanhc = saved
     _, batch, hidden = hx[0].shape
     x, valid = _time_major(input, batch, batch_sizes, batch_first)
     dh_prev, dc_prev = (
@@ -146,12 +204,15 @@ def lstm_backward(
         for chain, grad_y in zip(group, grad.chunk(len(group), dim=-1), strict=True):
             k = chain.index
             weights = [_undefined_if_infinite(weight) for weight in params[chain.params][:2]]
-            saved = (i[k], f[k], j[k], o[k], tanhc[k], _previous(chain, c[k], hx[1][k]))
+            anew = _anew(chain, reset, valid)
+            c_prev = _or_start(anew, _previous(chain, c[k], hx[1][k]))
+            of_steps = (i[k], f[k], j[k], o[k], tanhc[k], c_prev)
             gates, dh_prev[k], dc_prev[k] = _chain_backward(
-                chain, grad_y, saved, weights[1], dh_prev[k], dc_prev[k], valid
+                chain, grad_y, of_steps, weights[1], dh_prev[k], dc_prev[k], valid, anew
             )
             dx = dx + _or_zero(valid, gates @ weights[0])
-            h_prev = _undefined_if_infinite(_or_zero(valid, _previous(chain, h[k], hx[0][k])))
+            h_prev = _or_start(anew, _previous(chain, h[k], hx[0][k]))
+            h_prev = _undefined_if_infinite(_or_zero(valid, h_prev))
             rows = gates.flatten(0, 1).T
             bias = rows.sum(dim=1)
             gradients = [rows @ layer_input.flatten(0, 1), rows @ h_prev.flatten(0, 1), bias, bias]
@@ -172,6 +233,7 @@ def _chain_backward(
     dh: Tensor,
     dc: Tensor,
     valid: Tensor | None,
+    anew: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One chain from its last step to its first: the gate gradients [T, N, 4H], dh and dc of the initial state."""
     steps, batch, hidden = grad_y.shape
@@ -182,6 +244,8 @@ def _chain_backward(
         gates[t] = _or_carried(valid, t, delta, torch.zeros_like(delta))
         dh = _or_carried(valid, t, delta @ w_hh, dh)
         dc = _or_carried(valid, t, dc_prev, dc)
+        if anew is not None:
+            dh, dc = torch.where(anew[t], 0.0, dh), torch.where(anew[t], 0.0, dc)
     return gates, dh, dc
 
 
@@ -199,6 +263,21 @@ def _time_major(
         return value.transpose(0, 1) if batch_first else value, None
     valid = batch_sizes[:, None] > torch.arange(batch, device=batch_sizes.device)
     return value.reshape(batch_sizes.shape[0], batch, value.shape[1]), valid.unsqueeze(-1)
+
+
+def _anew(chain: Chain, reset: Tensor | None, valid: Tensor | None) -> Tensor | None:
+    """Which rows a chain starts from zeros at each time, as [T, N, 1] (None: none)."""
+    if reset is None:
+        return None
+    anew = reset.unsqueeze(-1) if valid is None else reset.unsqueeze(-1) & valid
+    if chain.reverse:
+        anew = torch.cat([anew[1:], torch.zeros_like(anew[:1])])
+    return anew if valid is None else anew & valid
+
+
+def _or_start(anew: Tensor | None, previous: Tensor) -> Tensor:
+    """The state that each step starts from, zero where that is anew."""
+    return previous if anew is None else torch.where(anew, 0.0, previous)
 
 
 def _or_carried(valid: Tensor | None, t: int, computed: Tensor, carried: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def histogram(counts: Histogram, total: int) -> str:
             )
         if k % every == 0:
             parts.append(_label(x + step / 2, top + height + 14, _ulp_label(exponent)))
-    parts.append(_label((left + WIDTH) / 2, top + height + 30, "error in ulp of the true value"))
+    parts.append(_label((left + WIDTH) / 2, top + height + 30, "error in ulp of the true value; up: elements"))
     return _drawing(top + height + 36, f"errors of {total:,} elements by their size in ulp", parts)
 
 
@@ -85,7 +85,7 @@ def by_size(counts: Histogram) -> str:
         _label(left + (column + 0.5) * step, bottom + 14, _two(first + column * group))
         for column in range(0, columns, marks)
     ]
-    parts.append(_label((left + WIDTH) / 2, bottom + 30, "size of the true value"))
+    parts.append(_label((left + WIDTH) / 2, bottom + 30, "size of the true value; up: error in ulp"))
     return _drawing(bottom + 36, "errors in ulp against the size of the true value", parts)
 
 

@@ -67,6 +67,17 @@ def bytes_of(typing: Any, pointer: Any) -> Any:
     return types.int64(pointer), emit
 
 
+@intrinsic
+def flag_at(typing: Any, address: Any) -> Any:
+    """The bool at an integer address."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        byte = ir.IntType(8)
+        return builder.zext(builder.load(builder.inttoptr(args[0], byte.as_pointer())), ir.IntType(64))
+
+    return types.int64(address), emit
+
+
 @jit
 def at(where: View, t: int, n: int, k: int, like: Any) -> int:
     """Address of an element of a tensor that holds elements like those of the pointer `like`."""

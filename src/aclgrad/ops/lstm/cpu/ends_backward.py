@@ -8,8 +8,8 @@ from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, pack, panels_of
 from .products_backward import undefine_infinite, write_row
-from .recurrence_backward import recur
-from .runs import Run, time_of, valid_rows
+from .recurrence_backward import drop_states, recur
+from .runs import Run, mark_anew, time_of, valid_rows
 from .table import Field, Layer, View, view
 
 TURN = 16  # features that are turned back to rows at a time
@@ -25,6 +25,7 @@ def prepare(layer: Layer) -> None:
             pack_weight(layer, view(layer, d, Field.W_IH), view(layer, d, Field.PACKED_IH).address, sizes.features)
         take_state(layer, view(layer, d, Field.DH), view(layer, d, Field.STATE_DH))
         take_state(layer, view(layer, d, Field.DC), view(layer, d, Field.STATE_DC))
+        mark_anew(layer, d)
         if layer.thread == 0:
             rows = pointer_at(view(layer, d, Field.ROWS_BEFORE).address, layer.words)
             rows[0] = 0
@@ -82,6 +83,8 @@ def finish(layer: Layer, run: Run) -> None:
     dh_prev, dc_prev = view(layer, run.direction, Field.DH_PREV), view(layer, run.direction, Field.DC_PREV)
     if dh_prev.address != 0:
         recur(layer, run, layer.sizes.steps)
+    drop_states(layer, run, layer.sizes.steps)
+    if dh_prev.address != 0:
         write_state(layer, run, view(layer, run.direction, Field.STATE_DH), dh_prev)
     if dc_prev.address != 0:
         write_state(layer, run, view(layer, run.direction, Field.STATE_DC), dc_prev)

@@ -8,7 +8,7 @@ from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, pack
 from .recurrence_forward import GATES, copy_line, pack_state, previous
-from .runs import Run, valid_at
+from .runs import Run, mark_anew, valid_at
 from .table import Field, Layer, View, view
 
 
@@ -20,6 +20,7 @@ def prepare_forward(layer: Layer) -> None:
         pack_rows(layer, view(layer, d, Field.W_HH), view(layer, d, Field.PACKED_HH).address, sizes.hidden)
         pack_rows(layer, view(layer, d, Field.W_IH), view(layer, d, Field.PACKED_IH).address, sizes.features)
         add_biases(layer, d)
+        mark_anew(layer, d)
     if layer.thread == 0:
         rows = pointer_at(view(layer, 0, Field.ROWS_BEFORE).address, layer.words)
         rows[0] = 0

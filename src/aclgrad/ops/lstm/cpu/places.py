@@ -108,6 +108,15 @@ class LayerPlaces(ABC):
         meta: Meta | None = self.call["batch_sizes"]
         return None if meta is None else Place(self.operands["batch_sizes"], None, 0, (meta.strides[0], 0, 0))
 
+    def resets(self) -> Places:
+        """What is reset, and scratch of a direction for what that means to it."""
+        meta: Meta | None = self.call["reset"]
+        if meta is None:
+            return {}
+        t, n = meta.strides
+        flags = self.reserve(self.dims.T * self.dims.N, 8, (self.dims.N * 8, 8, 0))
+        return {Field.RESET: Place(self.operands["reset"], None, 0, (t, n, 0)), Field.ANEW: flags}
+
     def saved(self, name: str, index: int) -> Place:
         """One of the lists [T, N, H]."""
         t, n, k = self.call[name][index].strides

@@ -58,7 +58,7 @@ class LayerPlan(LayerPlaces):
             places[name] = self.matrix("params", member)
         for k, name in enumerate((Field.DW_IH, Field.DW_HH, Field.DB_IH, Field.DB_HH)[: 2 * dims.B]):
             places[name] = self.matrix("dparams", first + k)
-        return {name: place for name, place in places.items() if place is not None}
+        return {name: place for name, place in places.items() if place is not None} | self.resets()
 
     def chain_scratch(self) -> Places:
         """Scratch of one direction."""

@@ -84,7 +84,7 @@ class ForwardPlan(LayerPlaces):
             places[name] = self.matrix("params", 2 * dims.B * index + k)
         if self.call["train"]:
             places |= {Field[name.upper()]: self.saved(name, index) for name in SAVED}
-        return {name: place for name, place in places.items() if place is not None}
+        return {name: place for name, place in places.items() if place is not None} | self.resets()
 
     def sources(self) -> list[Place]:
         """What the layer reads."""

@@ -15,7 +15,7 @@ from aclgrad.cpu.lanes import apart, pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .runs import rows_before, time_of
+from .runs import rows_before, starts_anew, time_of
 from .table import Field, Layer, View, view
 
 
@@ -79,6 +79,18 @@ def pack_transposed(
         pack(element, packed, origin, count, source.k, chunk.rows, source.n, height, begin, last, row, end_row)
     panel = chunk.rows * height
     undefine_infinite(packed + begin * panel * bytes_of(layer.real), (last - begin) * panel, layer.real)
+    if not previous or view(layer, d, Field.ANEW).address == 0:
+        return
+    for step in range(chunk.start, chunk.end):
+        row = rows_before(layer, d, step) - chunk.first_row
+        count_rows = rows_before(layer, d, step + 1) - chunk.first_row - row
+        for n in range(count_rows):
+            if starts_anew(layer, d, time_of(layer, d, step), n):
+                for p in range(begin, last):
+                    first = (p * chunk.rows + row + n) * height
+                    lanes = pointer_at(packed + first * bytes_of(layer.real), layer.real)
+                    for lane in range(height):
+                        lanes[lane] = 0.0
 
 
 @jit

@@ -14,7 +14,7 @@ from aclgrad.cpu.lanes import apart, pointer_at
 from aclgrad.ops._shared.lstm_gates_cpu import gate_gradients
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .runs import Run, packed_step, rows_before, time_of
+from .runs import Run, packed_step, rows_before, starts_anew, time_of
 from .table import Field, Layer, view
 
 READ_PER_STEP = 7  # tensors a step reads: dy, i, f, j, o, tanhc, c
@@ -25,6 +25,7 @@ def advance(layer: Layer, run: Run, step: int) -> None:
     """Gate gradients of a step for a run, packed for the step after."""
     sizes, real = layer.sizes, layer.real
     recur(layer, run, step)
+    drop_states(layer, run, step)
     first_row = rows_before(layer, run.direction, step)
     rows = rows_before(layer, run.direction, step + 1) - first_row
     start = step - step % sizes.chunk
@@ -58,6 +59,24 @@ def recur(layer: Layer, run: Run, step: int) -> None:
 
 
 @jit
+def drop_states(layer: Layer, run: Run, step: int) -> None:
+    """Of the rows that the step before started from zeros, nothing arrives: neither dh nor dc."""
+    sizes, d = layer.sizes, run.direction
+    if view(layer, d, Field.ANEW).address == 0 or step == 0:
+        return
+    t, line = time_of(layer, d, step - 1), sizes.blocks * sizes.width
+    k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
+    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
+        if starts_anew(layer, d, t, n):
+            first = (n * line + k0) * bytes_of(layer.real)
+            dh = pointer_at(view(layer, d, Field.STATE_DH).address + first, layer.real)
+            dc = pointer_at(view(layer, d, Field.STATE_DC).address + first, layer.real)
+            for k in range(k1 - k0):
+                dh[k] = 0.0
+                dc[k] = 0.0
+
+
+@jit
 def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: int) -> None:
     """Gate gradients of a run, into panels that begin at `delta` and lie `panel` bytes apart."""
     sizes, element, real = layer.sizes, layer.element, layer.real
@@ -72,9 +91,12 @@ def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: 
     slot = (d * sizes.panels + run.p0) * sizes.blocks + run.b0
     gathered = view(layer, d, Field.GATHERED).address + slot * READ_PER_STEP * sizes.width * bytes_of(element)
     for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, rows)):
+        c_start, c_step = at(c_prev, before, n, 0, element), c_prev.k
+        if starts_anew(layer, d, t, n):
+            c_start, c_step = view(layer, d, Field.ZEROS).address, 1
         read = (
             at(dy, t, n, 0, element), at(i, t, n, 0, element), at(f, t, n, 0, element), at(j, t, n, 0, element),
-            at(o, t, n, 0, element), at(tanhc, t, n, 0, element), at(c_prev, before, n, 0, element),
+            at(o, t, n, 0, element), at(tanhc, t, n, 0, element), c_start,
         )  # fmt: skip
         for block in range(run.b0, run.b1):
             k = block * sizes.width
@@ -84,7 +106,7 @@ def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: 
             if sizes.unit_strides == 1:
                 here = shifted(read, k * bytes_of(element), 0)
             else:
-                strides = (dy.k, i.k, f.k, j.k, o.k, tanhc.k, c_prev.k)
+                strides = (dy.k, i.k, f.k, j.k, o.k, tanhc.k, c_step)
                 here = gather(read, strides, k, count, gathered, sizes.width, element)
             gradient_row(layer, count, here, dh + state, dc + state, row, sizes.blocks * panel)
 

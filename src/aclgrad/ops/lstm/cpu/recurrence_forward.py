@@ -16,7 +16,7 @@ from aclgrad.cpu.vecmath import tanh
 from aclgrad.ops._shared.lstm_gates_cpu import next_state
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .runs import Run, packed_step, time_of, valid_at
+from .runs import Run, packed_step, starts_anew, time_of, valid_at
 from .table import Field, Layer, View, view
 
 GATES = 4
@@ -82,13 +82,24 @@ def step_forward(layer: Layer, run: Run, step: int) -> None:
 
 @jit
 def pack_state(layer: Layer, run: Run, h: View, t: int, step: int) -> None:
-    """A run's part of h, for the step after."""
+    """A run's part of h, for the step after; zeros in rows that start that anew."""
     sizes, d = layer.sizes, run.direction
     k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
+    packed = packed_step(layer, d, step)
     pack(
-        layer.element, packed_step(layer, d, step), at(h, t, 0, 0, layer.element),
+        layer.element, packed, at(h, t, 0, 0, layer.element),
         sizes.batch, h.n, sizes.hidden, h.k, sizes.height, run.p0, run.p1, k0, k1,
     )  # fmt: skip
+    if view(layer, d, Field.ANEW).address == 0 or step + 1 == sizes.steps:
+        return
+    after = forward_time(layer, d, step + 1)
+    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
+        if starts_anew(layer, d, after, n):
+            panel, lane = n // sizes.height, n % sizes.height
+            first = (panel * sizes.hidden + k0) * sizes.height + lane
+            row = pointer_at(packed + first * bytes_of(layer.real), layer.real)
+            for k in range(k1 - k0):
+                row[k * sizes.height] = 0.0
 
 
 @jit
@@ -107,13 +118,16 @@ def take_step(layer: Layer, run: Run, step: int, t: int, rows: int, gates: int) 
     bias = view(layer, d, Field.BIAS).address
     for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, rows)):
         row = gates + n * sizes.blocks * block_bytes
+        c_start, c_time, c_row = c_prev, before, n
+        if starts_anew(layer, d, t, n):
+            c_start, c_time, c_row = view(layer, d, Field.ZEROS), 0, 0
         for block in range(run.b0, run.b1):
             k = block * sizes.width
             count = min(sizes.width, sizes.hidden - k)
             to = places(lines, t, n, k, near, pace, layer)
-            state = at(c_prev, before, n, k, element)
+            state = at(c_start, c_time, c_row, k, element)
             if sizes.unit_strides == 0:
-                copy_line(count, state, c_prev.k, near + len(lines) * pace, 1, element)
+                copy_line(count, state, c_start.k, near + len(lines) * pace, 1, element)
                 state = near + len(lines) * pace
             state_row(layer, count, row + block * block_bytes, bias + block * block_bytes, state, to)
             if sizes.unit_strides == 0:

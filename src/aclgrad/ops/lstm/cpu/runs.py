@@ -13,7 +13,7 @@ from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.threads import share
 
-from .access import bytes_of, panels_of
+from .access import bytes_of, flag_at, panels_of
 from .table import Field, Layer, View, view
 
 NEAR_BYTES = 1 << 20  # a level-2 cache
@@ -51,6 +51,32 @@ def valid_at(layer: Layer, direction: int, t: int) -> int:
         return layer.sizes.batch
     count: int = pointer_at(batch_sizes.address, layer.words)[t * batch_sizes.t]
     return min(max(count, 0), layer.sizes.batch)
+
+
+@jit
+def mark_anew(layer: Layer, direction: int) -> None:
+    """The thread's share of which rows start a time from zeros: those reset before it, as the direction goes.
+
+    A reset lies between a time and the one before. Past a sequence's end it means nothing.
+    """
+    sizes, reset, anew = layer.sizes, view(layer, direction, Field.RESET), view(layer, direction, Field.ANEW)
+    begin, last = share(sizes.steps if anew.address != 0 else 0, 1, layer.thread, layer.threads)
+    for t in range(begin, last):
+        later = t + direction
+        rows = min(valid_at(layer, direction, t), valid_at(layer, direction, later)) if later < sizes.steps else 0
+        flags = pointer_at(anew.address + t * anew.t, layer.words)
+        for n in range(sizes.batch):
+            flags[n] = flag_at(reset.address + later * reset.t + n * reset.n) if n < rows else 0
+
+
+@jit
+def starts_anew(layer: Layer, direction: int, t: int, n: int) -> bool:
+    """Whether a row starts a time from zeros."""
+    anew = view(layer, direction, Field.ANEW)
+    if anew.address == 0:
+        return False
+    marked: bool = pointer_at(anew.address + t * anew.t, layer.words)[n] != 0
+    return marked
 
 
 @jit

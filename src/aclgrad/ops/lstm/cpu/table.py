@@ -76,7 +76,9 @@ class Field(IntEnum):
     DX_ROWS = 45  # [rows, features]
     GATHERED = 46  # what a step reads or writes, made contiguous
     TURNED = 47  # tiles of weight gradients, turned back
-    ZEROS = 48  # [H], in place of an absent dy or initial state
+    ZEROS = 48  # [H], in place of an absent dy or of a state that is zero
+    RESET = 49  # an input: bools [T, N], between which times a state is dropped
+    ANEW = 50  # scratch of the direction, int64 [T, N]: whether a row starts a time from zeros
 
 
 SIZE_WORDS, VIEW_WORDS = len(Sizes._fields), len(View._fields)

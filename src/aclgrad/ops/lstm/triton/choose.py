@@ -153,10 +153,12 @@ class Choice:
 def choose(problem: Problem, *, precise: bool = True, split_delta: bool = False) -> Choice:
     """The cheapest way for a problem of either pass.
 
-    `split_delta` tells that the gate gradients may be left split, as row owners leave them.
+    `split_delta` tells that the gate gradients may be left split, as row owners leave them. Only launches per step can
+    start rows anew.
     """
     dims = problem.dims
     resident = not INTERPRETING and min(dims.T, dims.N, dims.H) > 0 and problem.max_offset < 2**31
+    resident = resident and problem.anew is None
     limits = Limits.of(problem.device) if resident else None
     if problem.forward:
         candidates = forward_candidates(dims, problem.split(precise), limits)

@@ -97,6 +97,7 @@ class BackwardLayer:
                 **{name: (0, 0, 0) if call[name] is None else call[name].strides for name in STATES},
                 "delta": rows.within(dims.D * 4 * dims.H)[:2],
             },
+            anew=space.anew.flags if space.anew else None,
         )  # fmt: skip
         choice = choose(problem, split_delta=space.splits)
         self.delta = None if build.leaves_delta_split(choice) else space.reserve_delta()
@@ -112,7 +113,8 @@ class BackwardLayer:
         shape = (dims.T, dims.N, dims.H)
         states = tuple(call["h"][k].strides for k in self.chains)
         initial = (call["hx"][0].strides[1:],) * dims.D
-        self.move_h = Move(shape, (into,) * dims.D, states, *dtypes, initial, masked=masked).planned(space.device)
+        move = Move(shape, (into,) * dims.D, states, *dtypes, initial, masked=masked, reset=space.anew is not None)
+        self.move_h = move.planned(space.device)
         if self.first:
             move = Move((dims.T, dims.N, dims.I), (into,), (rows.of(call["input"]),), *dtypes, masked=masked)
         else:
@@ -249,7 +251,8 @@ class BackwardLayer:
         middle = inputs[:, dims.H :]
         ends = [inputs, inputs[:, dims.H + self.features :]][: dims.D]
         states = [given["h"][k] for k in self.chains]
-        self.move_h(ends, states, [advanced(given["hx"][0], k) for k in self.chains], sizes)
+        anew = None if self.space.anew is None else placed(self.space.anew.flags, workspace)
+        self.move_h(ends, states, [advanced(given["hx"][0], k) for k in self.chains], sizes, anew)
         if self.first:
             self.move_x([middle], [given["input"]], batch_sizes=sizes)
         else:

@@ -126,6 +126,7 @@ class ForwardLayer:
                 "cy": call["cy"].strides,
                 "saved": self.saved_strides,
             },
+            anew=space.anew.flags if space.anew else None,
         )  # fmt: skip
         self.recurrence = ForwardRecurrence(problem, space.scratch)
 

@@ -32,9 +32,9 @@ Strides = tuple[int, ...]
 
 @jit
 def copy(
-    target_ptr, source_ptr, initial_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target_strides, source_strides,
-    initial_strides, split_stride, t_shift, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    target_ptr, source_ptr, initial_ptr, batch_sizes_ptr, anew_ptr, amax0_ptr, amax1_ptr, T, N, C, target_strides,
+    source_strides, initial_strides, split_stride, t_shift, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr,
+    BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One tile of one copy; row r is (t, n) = (r // N, r % N). A chain's source of step t is step t + t_shift."""
     across = tl.cdiv(C, COLUMNS)
@@ -46,6 +46,8 @@ def copy(
     wanted = inside
     if batch_sizes_ptr is not None:
         wanted = inside & (tl.load(batch_sizes_ptr + t, mask=inside, other=0) > n)
+    if anew_ptr is not None:
+        wanted = wanted & (tl.load(anew_ptr + t * N + n, mask=inside, other=0) == 0)
     if initial_ptr is None:
         at = source_ptr + t * source_strides[0] + n * source_strides[1] + columns * source_strides[2]
         value = tl.load(at, mask=wanted, other=0.0).to(tl.float32)
@@ -79,21 +81,24 @@ def copy(
 
 @jit
 def copy_pair(
-    target0_ptr, target1_ptr, source0_ptr, source1_ptr, initial0_ptr, initial1_ptr, batch_sizes_ptr, amax0_ptr,
-    amax1_ptr, T, N, C, target0_strides, target1_strides, source0_strides, source1_strides, initial0_strides,
+    target0_ptr, target1_ptr, source0_ptr, source1_ptr, initial0_ptr, initial1_ptr, batch_sizes_ptr, anew_ptr,
+    amax0_ptr, amax1_ptr, T, N, C, target0_strides, target1_strides, source0_strides, source1_strides, initial0_strides,
     initial1_strides, split_stride, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Both copies of a move, by the grid's second axis; a shifted one is of the forward, then of the reverse chain."""
+    if anew_ptr is not None:
+        anew_ptr += tl.program_id(1).to(tl.int64) * T * N
     if tl.program_id(1) == 0:
         copy(
-            target0_ptr, source0_ptr, initial0_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target0_strides,
-            source0_strides, initial0_strides, split_stride, -1, CLEAN, SPLIT_K, BY_ROWS, ROWS, COLUMNS,
+            target0_ptr, source0_ptr, initial0_ptr, batch_sizes_ptr, anew_ptr, amax0_ptr, amax1_ptr, T, N, C,
+            target0_strides, source0_strides, initial0_strides, split_stride, -1, CLEAN, SPLIT_K, BY_ROWS, ROWS,
+            COLUMNS,
         )  # fmt: skip
     else:
         copy(
-            target1_ptr, source1_ptr, initial1_ptr, batch_sizes_ptr, amax0_ptr, amax1_ptr, T, N, C, target1_strides,
-            source1_strides, initial1_strides, split_stride, 1, CLEAN, SPLIT_K, BY_ROWS, ROWS, COLUMNS,
+            target1_ptr, source1_ptr, initial1_ptr, batch_sizes_ptr, anew_ptr, amax0_ptr, amax1_ptr, T, N, C,
+            target1_strides, source1_strides, initial1_strides, split_stride, 1, CLEAN, SPLIT_K, BY_ROWS, ROWS, COLUMNS,
         )  # fmt: skip
 
 
@@ -132,8 +137,9 @@ class Move:
     """[T, N, C] from each source to its target, with their strides in elements.
 
     `initial` are the strides of the initial states of a shifted move, `clean` makes infinities NaN, `masked` writes
-    zeros where `batch_sizes` says that there is no data, `scaled` tells which scales of two operands are taken off
-    their product, `split_k` how many sources, `split_stride` elements from each other, are added.
+    zeros where `batch_sizes` says that there is no data, `reset` where a step starts anew, `scaled` tells which scales
+    of two operands are taken off their product, `split_k` how many sources, `split_stride` elements from each other,
+    are added.
     """
 
     shape: tuple[int, int, int]
@@ -144,6 +150,7 @@ class Move:
     initial: tuple[Strides, ...] = ()
     clean: bool = True
     masked: bool = False
+    reset: bool = False
     scaled: Scales = Scales.NONE
     split_k: int = 1
     split_stride: int = 0
@@ -180,6 +187,7 @@ class Move:
             Operand("initial0", initial),
             Operand("initial1", initial),
             Operand("batch_sizes", torch.int64 if self.masked else None),
+            Operand("anew", torch.uint8 if self.reset else None),
             Operand("amax0", torch.int32 if first else None),
             Operand("amax1", torch.int32 if second else None),
         ]
@@ -197,14 +205,15 @@ class PlannedMove:
         sources: Sequence[Any],
         initial: Sequence[Any] = (None,),
         batch_sizes: Any = None,
+        anew: Any = None,
         amaxes: tuple[Any, Any] = (None, None),
     ) -> None:
         """Copy."""
         self.kernel(
             {
                 "target0": targets[0], "target1": targets[-1], "source0": sources[0], "source1": sources[-1],
-                "initial0": initial[0], "initial1": initial[-1], "batch_sizes": batch_sizes, "amax0": amaxes[0],
-                "amax1": amaxes[1],
+                "initial0": initial[0], "initial1": initial[-1], "batch_sizes": batch_sizes, "anew": anew,
+                "amax0": amaxes[0], "amax1": amaxes[1],
             }
         )  # fmt: skip
 

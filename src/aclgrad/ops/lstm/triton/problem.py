@@ -48,7 +48,7 @@ class Problem:
 
     `present` names the optional operands that are there. `strides` are those of operands by name, in the order of the
     kernels' parameters: (step, row) of gates or gate gradients, (direction, row, unit) of states, (step, row, unit) of
-    saved activations, (step, row, direction, unit) of dy or the output.
+    saved activations, (step, row, direction, unit) of dy or the output. `anew` has which rows start a step from zeros.
     """
 
     dims: LstmDims
@@ -57,6 +57,7 @@ class Problem:
     forward: bool
     present: frozenset[str]
     strides: Mapping[str, Strides]
+    anew: Piece | None = None
 
     @property
     def numbers(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from aclgrad.gpu.devices import is_hopper
 from aclgrad.gpu.launch import INTERPRETING
 
 from ..dims import LstmDims
+from .anew import starts_anew
 from .fp16_split.input_product import InputProducts
 from .fp16_split.products import best_split_k, worth_splitting
 from .fp16_split.split import ALIGN, SplitMatrix, aligned
@@ -28,6 +29,7 @@ class ForwardWorkspace:
         dims: LstmDims = call.dims
         self.scratch, self.dtype, self.device = scratch, call.tensor("input").dtype, call.device
         self.rows = Rows(dims)
+        self.anew = starts_anew(call, scratch)
         float32 = self.dtype == torch.float32
         gates, widest = dims.D * 4 * dims.H, max(dims.layer_input(k) for k in range(dims.L))
         self.gates = scratch.tensor((self.rows.count, gates), torch.float32)
@@ -48,6 +50,7 @@ class BackwardWorkspace:
         dims: LstmDims = call.dims
         self.scratch, self.dtype, self.device = scratch, call.tensor("input").dtype, call.device
         rows, gates, widest = dims.T * dims.N, dims.D * 4 * dims.H, max(dims.layer_input(k) for k in range(dims.L))
+        self.anew = starts_anew(call, scratch)
         self.w_hh = scratch.tensor((dims.D, dims.H, 4 * dims.H), self.dtype)
         self.w_ih = scratch.tensor((gates * widest,), self.dtype)
         self.inputs_width = aligned(dims.D * dims.H + widest)

@@ -52,6 +52,7 @@ class PerStepBackwardRecurrence:
             Operand.at("delta_split", split.delta if split else None),
             Operand.at("row_amax", split.row_amax if split else None),
             Operand.at("w_hh_amax", split.weights.amax if split else None),
+            Operand.at("anew", problem.anew),
         )
         rows, units, warps = _tile(dims, way.product)
 

@@ -23,8 +23,8 @@ from .step_kernel import STEP_SUM_LENGTH, jit_step
 def step_backward(
     delta_ptr, w_hh_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr, tanhc1_ptr,
     c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, carry_ptr, products_ptr,
-    delta_split_ptr, row_amax_ptr, w_hh_amax_ptr, step, T, N, saved_strides, c_init_strides, dy_strides, dh_strides,
-    dc_strides, dh_prev_strides, dc_prev_strides, delta_strides, H: tl.constexpr, ROWS: tl.constexpr,
+    delta_split_ptr, row_amax_ptr, w_hh_amax_ptr, anew_ptr, step, T, N, saved_strides, c_init_strides, dy_strides,
+    dh_strides, dc_strides, dh_prev_strides, dc_prev_strides, delta_strides, H: tl.constexpr, ROWS: tl.constexpr,
     UNITS: tl.constexpr, BLOCK_K: tl.constexpr, PARTIALS: tl.constexpr, PRECISE: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """A tile [ROWS, UNITS] of this step of direction `program_id(2)`."""
@@ -80,6 +80,9 @@ def step_backward(
         if batch_sizes_ptr is not None:
             dh = tl.where(tl.load(batch_sizes_ptr + t_later) > n, dh, tl.load(carried_ptr, mask=inside, other=0.0))
         dc = tl.load(carried_dc_ptr, mask=inside, other=0.0)
+        if anew_ptr is not None:  # what the later step did not start from has nothing of its gradient
+            later_anew = tl.load(anew_ptr + (reverse.to(tl.int64) * T + t_later) * N + n, mask=n < N, other=0) != 0
+            dh, dc = tl.where(later_anew, 0.0, dh), tl.where(later_anew, 0.0, dc)
 
     if step == T:
         if dh_prev_ptr is not None:
@@ -102,6 +105,9 @@ def step_backward(
             )  # fmt: skip
         else:
             c_prev = tl.load(c0_ptr + at + tl.where(reverse == 1, 1, -1) * saved_strides[0], mask=inside, other=0.0)
+        if anew_ptr is not None:
+            anew = tl.load(anew_ptr + (reverse.to(tl.int64) * T + t) * N + n, mask=n < N, other=0) != 0
+            c_prev = tl.where(anew, 0.0, c_prev)
         dh_t = dh
         if dy_ptr is not None:
             dy = tl.load(

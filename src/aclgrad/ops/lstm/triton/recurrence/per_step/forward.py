@@ -39,6 +39,7 @@ class PerStepForwardRecurrence:
             *problem.given(precise),
             Operand.at("carry", carry),
             Operand.at("products", self._products),
+            Operand.at("anew", problem.anew),
         )
 
     @cached_property

@@ -2,7 +2,8 @@
 
 A step finds h as the previous one left it in one of two buffers in turn, multiplies it with w_hh (or finds that product
 in `products`, where a library has made it) and adds what the layer's input gave. `carry` holds c, h and whether a row
-has begun. See `persistent/forward_kernel` for how float32 is multiplied and for `h0_product`.
+has begun; rows that start this step `anew` leave c and h behind. See `persistent/forward_kernel` for how float32 is
+multiplied and for `h0_product`.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def multiply_h(
 def step_forward(
     h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr,
     h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr,
-    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, carry_ptr, products_ptr, step, T, N,
-    gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides,
+    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, carry_ptr, products_ptr, anew_ptr,
+    step, T, N, gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides,
     H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, BLOCK_K: tl.constexpr, H_STRIDE: tl.constexpr,
     WIDEN: tl.constexpr,
 ):  # fmt: skip
@@ -108,6 +109,9 @@ def step_forward(
         a_i, a_f, a_g, a_o = a_i + b_i, a_f + b_f, a_g + b_g, a_o + b_o
 
     begun = (n < 0) & (u < 0)
+    anew = n < 0
+    if anew_ptr is not None:
+        anew = tl.load(anew_ptr + (reverse.to(tl.int64) * T + t) * N + n, mask=n < N, other=0) != 0
     if step == 0:
         c_prev = tl.zeros([ROWS, UNITS], tl.float32)
         h_prev = tl.zeros([ROWS, UNITS], tl.float32)
@@ -134,11 +138,17 @@ def step_forward(
         if w_hh_amax_ptr is not None:
             scale = unscaled(1.0 / H_SCALE, tl.load(w_hh_amax_ptr))
             p_i, p_f, p_g, p_o = p_i * scale, p_f * scale, p_g * scale, p_o * scale
+        if anew_ptr is not None:
+            p_i, p_f = tl.where(anew, 0.0, p_i), tl.where(anew, 0.0, p_f)
+            p_g, p_o = tl.where(anew, 0.0, p_g), tl.where(anew, 0.0, p_o)
         a_i, a_f, a_g, a_o = a_i + p_i, a_f + p_f, a_g + p_g, a_o + p_o
+    if anew_ptr is not None:
+        c_prev = tl.where(anew, 0.0, c_prev)
     if h0_product_ptr is not None:
         first = when(step == 0, inside)
         if batch_sizes_ptr is not None:
             first = inside & ~begun
+        first = first & ~anew
         p_i, p_f, p_g, p_o = load_four_gates(
             h0_product_ptr + reverse.to(tl.int64) * N * (4 * H) + n * (4 * H) + u, first, H
         )
