@@ -95,7 +95,8 @@ def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
     if gradient.dim() < 2 or not is_plain(factor, gradient):
         return (gradient.to(factor.dtype) * factor).to(gradient.dtype)  # as `scale_` rounds
-    torch.ops.aclgrad.scale_(gradient, factor)
+    if not factor.is_cpu or float(factor) != 1.0:  # as it nearly always is; a GPU is not asked
+        torch.ops.aclgrad.scale_(gradient, factor)
     return gradient
 
 
