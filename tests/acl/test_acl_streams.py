@@ -14,9 +14,9 @@ import pytest
 from acl_helpers import D2D, D2H, H2D, PATIENCE, Gate
 
 from aclgrad import acl
-from aclgrad.frontends.acl import devices
+from aclgrad.frontends.acl import devices, process
 from aclgrad.frontends.acl.boundary import AclRuntimeError
-from aclgrad.frontends.acl.enums import AclError
+from aclgrad.frontends.acl.enums import AclError, CallbackBlockType
 from aclgrad.frontends.acl.rt.memory import SMALL_BYTES
 from aclgrad.frontends.acl.streams import Stream
 
@@ -147,6 +147,26 @@ def test_timeouts_out_of_range(device, stream):
     ):
         assert call(timeout) == 107000
         assert f"timeout is {timeout}, expected" in acl.get_recent_err_msg()
+
+
+@pytest.mark.parametrize("ends", ["unsubscribes", "destroys", "finalises"])
+def test_a_callback_that_nobody_makes_holds_its_stream_no_longer(device, stream, ends, monkeypatch, caplog):
+    monkeypatch.setattr(process, "CALLBACK_SECONDS", 0.05)
+    me, called = threading.get_ident(), []
+    assert acl.rt.subscribe_report(me, stream) == 0
+    assert acl.rt.launch_callback(called.append, 1, int(CallbackBlockType.ACL_CALLBACK_BLOCK), stream) == 0
+    assert acl.rt.synchronize_stream_with_timeout(stream, 5) == 507046
+    if ends == "unsubscribes":
+        assert acl.rt.unsubscribe_report(me, stream) == 0
+        assert acl.rt.synchronize_stream(stream) == 0
+    elif ends == "destroys":
+        assert acl.rt.destroy_stream_force(stream) == 0
+        assert acl.rt.process_report(1) == 107012
+    else:
+        assert acl.finalize() == 0
+        assert "1 callbacks" in caplog.text
+        assert acl.init() == 0
+    assert called == []
 
 
 def test_destroy_finishes_the_work(queue, stream):

@@ -113,6 +113,16 @@ def test_formulas_and_choices_belong_to_operators():
     assert all(family.formulas(o.spec, family.readme(o.spec).read_text()) for o in aclnn_operators())
 
 
+def test_heat_maps_have_a_page_as_soon_as_they_are_measured(monkeypatch, found):
+    place = "pictures/benchmarks/results/plane/nvidia-h200-lstm-grid.png"
+    monkeypatch.setattr(pages, "pictures", lambda: {place: Path("x.png")})
+    shown = pages._planes()["benchmarks/planes.md"]
+    assert f"](../{place})" in shown and "## nvidia h200 lstm grid" in shown
+    assert "benchmarks/planes.md" in str(pages.navigation({**found, "benchmarks/planes.md": shown}))
+    monkeypatch.setattr(pages, "pictures", dict)
+    assert not pages._planes()
+
+
 def test_a_link_to_nothing_is_found(tmp_path):
     with pytest.raises(places.BrokenLink, match="nowhere"):
         places.relocated("[x](nowhere.md)", ROOT / "docs" / "aclnn.md", "aclnn.md")

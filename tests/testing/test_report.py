@@ -124,6 +124,16 @@ def test_a_report_shows_itself_in_a_terminal(wrong, capsys):
     assert "not precise enough by the standard rule" in said
 
 
+def test_the_terminal_tells_which_other_standards_refuse(capsys):
+    true = torch.cat([torch.full((999,), 2.0**-8), torch.tensor([1.0])])
+    x = (true - 0.5) * 6
+    out = torch.nn.functional.hardsigmoid(x)
+    out[:3] *= 1 + 2.0**-17
+    report = verify("hardsigmoid", [x], out)
+    report.show()
+    assert report.ok and "threshold: out" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_report_shows_itself_in_a_notebook(wrong, monkeypatch):
     import sys
     import types

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from . import engines, findings, ordering
+from . import engines, findings, ordering, reports
 from .arguments import INT32_MAX, INT32_MIN, integer
 from .blocks import DEVICE
 from .boundary import AclRuntimeError, Mistake, tolerate
@@ -68,6 +68,7 @@ class Context:
         for stream in self.all_streams():
             ordering.abandoned(stream)
             stream.close()
+            reports.forget(stream)
         self.streams.clear()
 
 
@@ -171,7 +172,9 @@ def destroy_stream(handle: Any, *, force: bool = False) -> None:
         context.streams.pop(int(handle), None)
     if force:
         stream.drop()
+        reports.forget(stream)
     stream.close()
+    reports.forget(stream)
     tasks = ordering.closed(stream)
     if tasks and not force:
         waited = "expected aclrtSynchronizeStream before"

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.errors import InvalidArgument, WrongType
 from ...core.profile import current_profile
 from ...core.soc import current_soc
-from . import boundary, dumping, faults, findings
+from . import boundary, dumping, faults, findings, reports
 from .arguments import integer, member, optional_path, shown
 from .boundary import AclRuntimeError, after, code_only, instead, logger, runtime_call, take_message
 from .devices import configure_engine, synchronize_streams
@@ -22,6 +22,8 @@ from .enums import DATA_TYPE_SIZES, SUCCESS, AclDataType, AclError
 from .places import Place
 
 MAX_CONFIG_BYTES = 10 << 20
+CALLBACK_SECONDS = 4.0
+"""So long aclFinalize waits for a callback that has its turn."""
 HALF_MAX = 65504.0
 HALF_OVERFLOW = 65520.0  # what rounds beyond HALF_MAX
 
@@ -165,10 +167,23 @@ def _end() -> None:
         findings.conclude("aclFinalize")
         faults.uninstall()
     try:
-        synchronize_streams()
+        _finish_work()
     except AclRuntimeError as failure:
         logger.warning("finalised after a failure that no synchronisation has reported: %s", failure)
     dumping.configure(None)
+
+
+def _finish_work() -> None:
+    """Wait for all streams, but not for callbacks whose thread does not come."""
+    while True:
+        try:
+            return synchronize_streams(seconds=CALLBACK_SECONDS)
+        except AclRuntimeError as failure:
+            if failure.code is not AclError.ACL_ERROR_RT_STREAM_SYNC_TIMEOUT:
+                raise
+        dropped = reports.drop(CALLBACK_SECONDS / 2)
+        if dropped:
+            logger.warning("finalised without %d callbacks, whose thread has not called aclrtProcessReport", dropped)
 
 
 @atexit.register

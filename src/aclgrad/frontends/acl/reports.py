@@ -7,7 +7,9 @@ process(seconds)               in the thread: make the call that has waited long
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +25,7 @@ class Subscriber:
     """A thread that makes calls for streams."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Callback, threading.Event]] = deque()
+        self._waiting: deque[tuple[Callback, threading.Event, float]] = deque()  # the last is when it was asked for
         self._arrived = threading.Condition()
         self.streams = 0
 
@@ -31,7 +33,7 @@ class Subscriber:
         """Ask for a call; return when it was made, if it is waited for."""
         made = threading.Event()
         with self._arrived:
-            self._waiting.append((callback, made))
+            self._waiting.append((callback, made, time.monotonic()))
             self._arrived.notify()
         if wait:
             made.wait()
@@ -41,12 +43,21 @@ class Subscriber:
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._waiting, seconds):
                 return False
-            callback, made = self._waiting.popleft()
+            callback, made, _ = self._waiting.popleft()
         try:
             callback()
         finally:
             made.set()
         return True
+
+    def drop(self, before: float) -> int:
+        """Forget calls that were asked for before a time, and let their streams go on; how many."""
+        with self._arrived:
+            late = [entry for entry in self._waiting if entry[2] < before]
+            for entry in late:
+                self._waiting.remove(entry)
+                entry[1].set()
+        return len(late)
 
 
 _lock = threading.Lock()
@@ -80,6 +91,7 @@ def unsubscribe(thread: int, stream: Stream) -> None:
         subscriber.streams -= 1
         if not subscriber.streams:
             del _subscribers[thread]
+            subscriber.drop(math.inf)  # nobody will make them now
 
 
 def launch(callback: Callback, stream: Stream, *, wait: bool) -> None:
@@ -105,6 +117,12 @@ def process(thread: int, seconds: float | None) -> None:
         )
     if not subscriber.process(seconds):
         raise AclRuntimeError(AclError.ACL_ERROR_RT_REPORT_TIMEOUT, f"no callback was asked for in {seconds} s")
+
+
+def drop(seconds: float) -> int:
+    """Forget the calls that no thread has made for so many seconds: nobody will. How many there were."""
+    with _lock:
+        return sum(subscriber.drop(time.monotonic() - seconds) for subscriber in _subscribers.values())
 
 
 def forget(stream: Stream) -> None:
