@@ -1,8 +1,6 @@
 """The shape of the code: who imports whom, where doors are, what a family contains, how long files and kernels are."""
 
 import ast
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -73,19 +71,19 @@ def shown(path):
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=shown)
-def test_imports_point_one_way(path):
-    parts = path.relative_to(PACKAGE).parts
-    mine = layer(parts)
-    for module in imported(path):
-        target = module.split(".")[1:]
-        if not module.startswith("aclgrad.") or target == ["__version__"]:
-            continue
-        if mine == "ops" and target[0] == "testing" and parts[-1].startswith(("cases", "peers")):
-            continue
-        assert layer(target) in LAYERS[mine], f"{mine} must not import {module}"
-        if mine == "ops" and target[0] == "ops" and len(parts) > 2 and len(target) > 1:
-            assert target[1] in (parts[1], "_shared"), f"family {parts[1]} must not import {module}"
+def test_imports_point_one_way():
+    for path in SOURCES:
+        parts = path.relative_to(PACKAGE).parts
+        mine = layer(parts)
+        for module in imported(path):
+            target = module.split(".")[1:]
+            if not module.startswith("aclgrad.") or target == ["__version__"]:
+                continue
+            if mine == "ops" and target[0] == "testing" and parts[-1].startswith(("cases", "peers")):
+                continue
+            assert layer(target) in LAYERS[mine], f"{mine} must not import {module}: {shown(path)}"
+            if mine == "ops" and target[0] == "ops" and len(parts) > 2 and len(target) > 1:
+                assert target[1] in (parts[1], "_shared"), f"family {parts[1]} must not import {module}: {shown(path)}"
 
 
 def test_families_are_named_in_one_place():
@@ -145,20 +143,18 @@ def test_a_family_is_whole(family):
             assert "__all__" in (family / name).read_text(encoding="utf-8"), f"{family.name}/{name} exports nothing"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=shown)
-def test_files_stay_small(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= LONGEST_FILE or shown(path) in LONG_FILES, f"{lines} lines"
+def test_files_stay_small():
+    for path in SOURCES:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= LONGEST_FILE or shown(path) in LONG_FILES, f"{shown(path)}: {lines} lines"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=shown)
-def test_kernels_stay_small(path):
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef):
-            lines = node.end_lineno - node.lineno + 1
-            assert lines <= LONGEST_KERNEL or f"{shown(path)}::{node.name}" in LONG_KERNELS, (
-                f"{node.name}: {lines} lines"
-            )
+def test_kernels_stay_small():
+    for path in SOURCES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef):
+                lines, name = node.end_lineno - node.lineno + 1, f"{shown(path)}::{node.name}"
+                assert lines <= LONGEST_KERNEL or name in LONG_KERNELS, f"{name}: {lines} lines"
 
 
 def test_every_exception_is_needed():
@@ -170,7 +166,7 @@ def test_every_exception_is_needed():
         assert any(node.end_lineno - node.lineno + 1 > LONGEST_KERNEL for node in found), name
 
 
-def test_importing_is_quick_and_has_no_side_effects():
+def test_importing_is_quick_and_has_no_side_effects(python):
     """numba, rich and the other doors come when they are used; no thread, no file, nothing printed."""
     code = (
         "import sys, threading, torch; before = set(sys.modules); threads = threading.active_count(); import aclgrad\n"
@@ -180,11 +176,11 @@ def test_importing_is_quick_and_has_no_side_effects():
         "assert not late, late\n"
         "assert threading.active_count() == threads\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_every_door_is_there_after_a_plain_import():
+def test_every_door_is_there_after_a_plain_import(python):
     doors = ("acl", "aclnn", "nn", "npu", "testing", "torch_npu")
     code = (
         "import aclgrad\n"
@@ -193,7 +189,7 @@ def test_every_door_is_there_after_a_plain_import():
         "    assert getattr(aclgrad, door).__name__ == f'aclgrad.{door}', door\n"
         "assert {'lstm', 'hardsigmoid', '__version__'} <= set(dir(aclgrad))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -52,16 +52,15 @@ def as_derived(call, written):
 
     def rounded(found, usual):
         if isinstance(found, list):
-            return [rounded(member, usual) for member in found]
+            return [rounded(item, usual) for item in found]
         if found is None or not found.is_floating_point():
             return found
         return found.to(max(found.dtype, usual, key=eps))
 
     _, metas = call.operator.judge(call.args)
-    widened = torch.promote_types(call.dtype, torch.float32)
-    usual = [meta.dtype if call.dtype == torch.float64 and isinstance(meta, Meta) else widened for meta in metas]
-    usual += [torch.promote_types(coarsest(call), torch.float32)] * (len(written) - len(metas))  # of what is updated
-    return [rounded(*pair) for pair in zip(written, usual, strict=True)]
+    sums = [torch.promote_types(dtype, torch.float32) for dtype in (call.dtype, coarsest(call))]
+    usual = [meta.dtype if call.dtype == torch.float64 and isinstance(meta, Meta) else sums[0] for meta in metas]
+    return [*map(rounded, written, usual), *(rounded(updated, sums[1]) for updated in written[len(metas) :])]
 
 
 def drawn(operator, dice):

@@ -129,6 +129,16 @@ def test_gradients_in_groups(tokens, rows, dtype, monkeypatch):
 
 @in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_no_features_and_a_bias(dtype):
+    """Sums of no elements need no groups, and are not divided among any."""
+    args = built(cases._backward(34, 0, 40, options=cases.EVERY), dtype)
+    names = [argument.name for argument in training.gradients.spec.args]
+    args[names.index("wants_weight_grad")] = False
+    judged(training.gradients, args, dtype)
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_losses_in_strips(dtype, monkeypatch):
     monkeypatch.setattr(compute, "STATISTICS_STRIP", 1 << 17)
     judged(training.losses, built(cases._losses(9, 8, 20001, options=cases.EVERY), dtype), dtype)

@@ -113,6 +113,16 @@ def test_formulas_and_choices_belong_to_operators():
     assert all(family.formulas(o.spec, family.readme(o.spec).read_text()) for o in aclnn_operators())
 
 
+def test_heat_maps_have_a_page_as_soon_as_they_are_measured(monkeypatch, found):
+    place = "pictures/benchmarks/results/plane/nvidia-h200-lstm-grid.png"
+    monkeypatch.setattr(pages, "pictures", lambda: {place: Path("x.png")})
+    shown = pages._planes()["benchmarks/planes.md"]
+    assert f"](../{place})" in shown and "## nvidia h200 lstm grid" in shown
+    assert "benchmarks/planes.md" in str(pages.navigation({**found, "benchmarks/planes.md": shown}))
+    monkeypatch.setattr(pages, "pictures", dict)
+    assert not pages._planes()
+
+
 def test_a_link_to_nothing_is_found(tmp_path):
     with pytest.raises(places.BrokenLink, match="nowhere"):
         places.relocated("[x](nowhere.md)", ROOT / "docs" / "aclnn.md", "aclnn.md")
@@ -140,22 +150,19 @@ def test_every_block_of_code_is_of_a_language_that_is_run(code):
     )
 
 
-def test_pythons_blocks_run_and_do_what_they_say():
+def test_pythons_blocks_run_and_do_what_they_say(python):
     """In a process of its own, where the reference computes: what the examples say does not hang on a kernel."""
-    run_pages()
+    run_pages(python)
 
 
 @pytest.mark.slow
-def test_pythons_blocks_run_with_kernels():
-    run_pages("--kernels")
+def test_pythons_blocks_run_with_kernels(python):
+    run_pages(python, "--kernels")
 
 
-def run_pages(*options):
+def run_pages(python, *options):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}  # as a reader's
-    done = subprocess.run(
-        [sys.executable, ROOT / "tests" / "page_blocks.py", *options],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python(ROOT / "tests" / "page_blocks.py", *options, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert all(f"operators/{operator.spec.name}.md" in done.stdout for operator in operators())
 
@@ -266,7 +273,9 @@ def test_the_built_site_is_whole_and_asks_the_net_for_nothing(built, found):
 
 @pytest.mark.slow
 @NEEDS_BROWSER
-@pytest.mark.parametrize("page", ["index", "operators/lstm_backward", "families/linear_cross_entropy", "errors"])
+@pytest.mark.parametrize(
+    "page", ["index", "operators/lstm_backward", "families/linear_cross_entropy", "guides/precision"]
+)
 def test_a_browser_shows_it_at_any_width(built, tmp_path, page):
     folder = next(path.parent for path in built if path.name == "404.html")
     text = (folder / f"{page}.html").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from outputs import right
 from aclgrad.core.registry import lookup, operators
 from aclgrad.testing import verify
 from aclgrad.testing.precision.places import Places
+from aclgrad.testing.report import svg
 from aclgrad.testing.report.model import worst_of
 
 VOID = {"meta", "br"}
@@ -105,6 +106,16 @@ def test_elements_that_are_rounded_well_are_not_among_the_worst():
     assert len(worst_of(output)) > 1
 
 
+def test_true_zeros_stand_apart_from_small_values():
+    x = torch.linspace(-4, 4, 64)
+    out = torch.nn.functional.hardsigmoid(x)
+    drawn = svg.by_size(verify("hardsigmoid", [x], out).calls[0].outputs[0].histogram)
+    assert f"{int((out == 0).sum())} elements of size 0, off by no error" in drawn
+    assert "2⁻¹" in drawn and "2⁻¹²⁶" not in drawn
+    drawn = svg.by_size(verify("hardsigmoid", [x - 9], out * 0).calls[0].outputs[0].histogram)
+    assert "64 elements of size 0" in drawn  # and nothing else
+
+
 def test_ranges_of_indices_are_told_in_words():
     places = Places((500, 20_000, 7))  # of which a cell stands for five
     places.along[0][[0, 1, 5]] = 1.0
@@ -122,6 +133,16 @@ def test_a_report_shows_itself_in_a_terminal(wrong, capsys):
     assert "WRONG" in said and "right" in said
     assert "the worst elements of dxOut" in said
     assert "not precise enough by the standard rule" in said
+
+
+def test_the_terminal_tells_which_other_standards_refuse(capsys):
+    true = torch.cat([torch.full((999,), 2.0**-8), torch.tensor([1.0])])
+    x = (true - 0.5) * 6
+    out = torch.nn.functional.hardsigmoid(x)
+    out[:3] *= 1 + 2.0**-17
+    report = verify("hardsigmoid", [x], out)
+    report.show()
+    assert report.ok and "threshold: out" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_report_shows_itself_in_a_notebook(wrong, monkeypatch):

@@ -262,7 +262,7 @@ def test_outputs_beside_golden_data_are_found_there(golden):
 @pytest.mark.parametrize(
     "named",
     ["{aclnn}.npy", "{python}.npy", "output_{aclnn}.bin", "output.{k}.pt", "output{k}.npy", "out_{k}.bin",
-     "Aclnn.x.0.forward.output.{k}.npy", "{aclnn}.out.npy"],
+     "Aclnn.x.0.forward.output.{k}.npy", "VF_x_99_forward_output.{k}.npy", "{aclnn}.out.npy"],
 )  # fmt: skip
 def test_outputs_go_by_many_names(golden, named):
     operator = lookup("lstm_cell_backward")

@@ -29,7 +29,7 @@ DTYPE_TAIL = r"(?:_(?:bool|b?float\d+|u?int\d+|none))?"
 """How a kit's file may end: `input_0_float16`."""
 
 _POSITION = re.compile(
-    rf"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
+    rf"(?:.*[._](?:forward|backward)[._])?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
 )
 _ROLE = re.compile(r"(in|input|out|output)[._](.+)$|(.+)[._](out|output)$", re.IGNORECASE)
 
@@ -142,8 +142,7 @@ def _by_names(dump: Dump, spec: OpSpec, known: set[str], results_only: bool) -> 
         if place is None:
             names = ", ".join(dict.fromkeys(param.aclnn for param in (*spec.args, *spec.outs)))
             dump.problems.append(
-                f"{path.name} is no argument and no output of {spec.name}, "
-                f"expected one of {names}, or output_0 and so on"
+                f"{path.name} is no argument or output of {spec.name}, expected one of {names}, or output_0 and so on"
             )
             continue
         name, member, is_output = place
