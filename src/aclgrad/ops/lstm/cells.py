@@ -40,8 +40,8 @@ def with_cells(
         arguments = (attributes, len(states), x, reset, batch_sizes, *states, *params)
         differentiated = torch._C._are_functorch_transforms_active() or wants_gradient((x, *states, *params))
         # torch.compile cannot trace a function with `setup_context` where no gradient is wanted.
-        found: Any = (_Cells.apply if differentiated else _Cells.forward)(*arguments)  # type: ignore[no-untyped-call]
-        output, hy, cy, cells, *_ = found
+        call: Any = _Cells.apply if differentiated else _Cells.forward
+        output, hy, cy, cells, *_ = call(*arguments)
     return output, (hy, cy), cells
 
 
