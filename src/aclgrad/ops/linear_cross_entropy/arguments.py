@@ -170,7 +170,7 @@ def checked(
     if reason and options["return_stats"]:
         raise Unsupported(f"return_stats is True, expected False where {reason}", "return_stats")
     if not several:
-        if not gathered:
+        if not gathered and input.dim() != 2:  # a view would be one node more
             input = input.reshape(math.prod(leading), linear_weight.shape[-1])  # noqa: A001
         target = target.reshape(-1, sizes[0]) if probable else target.reshape(-1)
         token_weight = None if token_weight is None else token_weight.reshape(-1)

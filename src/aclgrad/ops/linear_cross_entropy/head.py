@@ -10,6 +10,7 @@ from torch import Tensor
 from ...core.errors import InvalidArgument
 from . import written_out
 from .arguments import Arguments, checked
+from .autograd import loss_with_gradients
 from .reduction import normalizer, reduced
 from .shards.placement import ALONE, is_distributed, split_over_ranks
 
@@ -114,12 +115,16 @@ def _together(given: Arguments) -> bool:
 
 def _with_gradients(given: Arguments) -> Any:
     bias, mean = given.bias, given.reduction == "mean"
-    loss, *found = torch.ops.aclgrad.loss_and_gradients(
+    arguments = (
         given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
         given.input.requires_grad, given.weight.requires_grad, *given.options, given.token_weight,
         normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
         bias is not None and bias.requires_grad, given.return_stats,
     )  # fmt: skip
+    alone = None if given.return_stats else loss_with_gradients(*arguments)
+    if alone is not None:
+        return alone
+    loss, *found = torch.ops.aclgrad.loss_and_gradients(*arguments)
     return given.with_stats(loss, found)
 
 

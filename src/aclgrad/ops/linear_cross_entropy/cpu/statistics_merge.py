@@ -6,10 +6,11 @@ from typing import Any
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
+from aclgrad.cpu.reductions import larger
 from aclgrad.cpu.vecmath import exp
 
 from .statistics_plan import StatisticsPlan
-from .statistics_rows import NOTHING, ZERO, larger
+from .statistics_rows import NOTHING, ZERO
 
 
 @jit

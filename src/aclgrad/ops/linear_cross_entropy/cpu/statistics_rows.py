@@ -8,28 +8,10 @@ import numpy as np
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast, rounded_as
+from aclgrad.cpu.reductions import LANES, larger, largest, total
 from aclgrad.cpu.vecmath import exp
 
-from .choose import LANES
-
 NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
-
-
-@jit
-def larger(value: Any, top: Any) -> Any:
-    """The larger one, NaN if either is."""
-    return value if (value > top) | (value != value) else top
-
-
-@jit
-def largest(lanes: Any, values: Any, count: int) -> Any:
-    """The largest of whole lanes of values."""
-    for lane in range(LANES):
-        lanes[lane] = values[lane]
-    for column in range(LANES, count, LANES):
-        for lane in range(LANES):
-            lanes[lane] = larger(values[column + lane], lanes[lane])
-    return _largest_lane(lanes)
 
 
 @jit
@@ -42,23 +24,7 @@ def largest_rounded(lanes: Any, values: Any, count: int, like: Any) -> Any:
         for lane in range(LANES):
             values[column + lane] = rounded_as(values[column + lane], like)
             lanes[lane] = larger(values[column + lane], lanes[lane])
-    return _largest_lane(lanes)
-
-
-@jit
-def _largest_lane(lanes: Any) -> Any:
-    top = lanes[0]
-    for lane in range(1, LANES):
-        top = larger(lanes[lane], top)
-    return top
-
-
-@jit
-def _total(lanes: Any) -> Any:
-    total = lanes[0]
-    for lane in range(1, LANES):
-        total += lanes[lane]
-    return total
+    return largest(lanes, LANES)
 
 
 def _sum_of(term: Any) -> Any:
@@ -71,7 +37,7 @@ def _sum_of(term: Any) -> Any:
         for column in range(LANES, count, LANES):
             for lane in range(LANES):
                 lanes[lane] += term(values[column + lane] - shift)
-        return _total(lanes)
+        return total(lanes)
 
     return lane_sum
 
@@ -102,7 +68,7 @@ def weighed_sum(lanes: Any, values: Any, weights: Any, count: int, shift: Any) -
             lanes[lane] += weights[column + lane] * (values[column + lane] - shift)
     for column in range(whole, count):
         lanes[column - whole] += weights[column] * (values[column] - shift)
-    return _total(lanes)
+    return total(lanes)
 
 
 @jit
