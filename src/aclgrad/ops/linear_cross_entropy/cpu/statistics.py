@@ -123,10 +123,7 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
                 bend(line, bias + v, n, plan.softcap, plan.logit_scale)
             for j in range(n, padded):
                 line[j] = NOTHING
-            if is_half and not plan.exact:
-                top = largest_rounded(lanes, line, padded, like)
-            else:
-                top = largest(lanes, line, padded)
+            top = largest_rounded(line, padded, like) if is_half and not plan.exact else largest(line, padded)
             _reduce(
                 plan, line, top, row + i, v, n, lanes, tops, totals, chosen, target, kept, like,
                 products, weighed, won, classes,

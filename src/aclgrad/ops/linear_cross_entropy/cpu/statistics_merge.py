@@ -6,10 +6,10 @@ from typing import Any
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
-from aclgrad.cpu.vecmath import exp
+from aclgrad.cpu.vecmath import exp, maximum
 
 from .statistics_plan import StatisticsPlan
-from .statistics_rows import NOTHING, ZERO, larger
+from .statistics_rows import NOTHING, ZERO
 
 
 @jit
@@ -24,7 +24,7 @@ def merge(plan: StatisticsPlan, token: int, tops: Any, totals: Any) -> Any:
     parts = (plan.vocabulary + plan.part - 1) // plan.part
     top = tops[token]
     for part in range(1, parts):
-        top = larger(tops[part * plan.tokens + token], top)
+        top = maximum(tops[part * plan.tokens + token], top)
     total = totals[token] * exp(tops[token] - top)
     for part in range(1, parts):
         total += totals[part * plan.tokens + token] * exp(tops[part * plan.tokens + token] - top)

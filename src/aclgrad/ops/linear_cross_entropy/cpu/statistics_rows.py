@@ -8,7 +8,7 @@ import numpy as np
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast, rounded_as
-from aclgrad.cpu.vecmath import exp
+from aclgrad.cpu.vecmath import exp, maximum
 
 from .choose import LANES
 
@@ -16,41 +16,20 @@ NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
 
 
 @jit
-def larger(value: Any, top: Any) -> Any:
-    """The larger one, NaN if either is."""
-    return value if (value > top) | (value != value) else top
-
-
-@jit
-def largest(lanes: Any, values: Any, count: int) -> Any:
-    """The largest of whole lanes of values."""
-    for lane in range(LANES):
-        lanes[lane] = values[lane]
-    for column in range(LANES, count, LANES):
-        for lane in range(LANES):
-            lanes[lane] = larger(values[column + lane], lanes[lane])
-    return _largest_lane(lanes)
-
-
-@jit
-def largest_rounded(lanes: Any, values: Any, count: int, like: Any) -> Any:
-    """The largest of whole lanes of values, which are rounded to the dtype of `like` where they are."""
-    for lane in range(LANES):
-        values[lane] = rounded_as(values[lane], like)
-        lanes[lane] = values[lane]
-    for column in range(LANES, count, LANES):
-        for lane in range(LANES):
-            values[column + lane] = rounded_as(values[column + lane], like)
-            lanes[lane] = larger(values[column + lane], lanes[lane])
-    return _largest_lane(lanes)
-
-
-@jit
-def _largest_lane(lanes: Any) -> Any:
-    top = lanes[0]
-    for lane in range(1, LANES):
-        top = larger(lanes[lane], top)
+def largest(values: Any, count: int) -> Any:
+    """The largest of some values."""
+    top = values[0]
+    for column in range(count):  # a whole number of vectors
+        top = maximum(values[column], top)
     return top
+
+
+@jit
+def largest_rounded(values: Any, count: int, like: Any) -> Any:
+    """The largest of some values, which are rounded to the dtype of `like` where they are."""
+    for column in range(count):
+        values[column] = rounded_as(values[column], like)
+    return largest(values, count)
 
 
 @jit
