@@ -14,8 +14,11 @@ makes hundreds of thousands of small objects, and a look at all that torch and t
 
 import gc
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of numpy, read when it is first imported
 
 import pytest
 import torch
@@ -30,16 +33,18 @@ collect_ignore = ["tools/website/docstrings.py"]  # needs griffe, of the group d
 
 
 def _spare_the_interpreter():
-    """Triton's interpreter replaces the language's functions for a kernel, and again for each function it calls.
+    """Triton's interpreter does again and again what does not change: this does it once.
 
-    The first time is enough; the others take two fifths of the time that a kernel takes.
+    It replaces the language's functions for a kernel, and again for each function that this calls: two fifths of the
+    time that a kernel takes. With every result it makes anew what its type and shape are: two fifths of the rest. And
+    it computes whether sums of integers overflow, for an assertion that is not made unless somebody debugs.
     """
     try:
-        from triton.language.core import is_builtin
+        from triton.language import core
         from triton.runtime import interpreter
     except ImportError:
         return
-    replace, done = interpreter._patch_lang, interpreter._LangPatchScope
+    patch, done = interpreter._patch_lang, interpreter._LangPatchScope
     modules = interpreter.tl, interpreter.tl.core
 
     @cache
@@ -48,9 +53,38 @@ def _spare_the_interpreter():
         return [module for module in modules if id(module) in seen]
 
     def replace_once(function):
-        return replace(function) if any(is_builtin(module.load) for module in languages(function)) else done()
+        return patch(function) if any(core.is_builtin(module.load) for module in languages(function)) else done()
 
     interpreter._patch_lang = replace_once
+
+    dtype_of, dtypes = interpreter._get_np_dtype, {}
+    make_type, types = core.block_type.__init__, {}
+    make_tensor, shapes = core.tensor.__init__, {}
+
+    def known_dtype(kind):
+        name = kind.scalar.name
+        if name not in dtypes:
+            dtypes[name] = dtype_of(kind)
+        return dtypes[name]
+
+    def known_type(self, element, shape):
+        key = element.name, *[getattr(size, "value", size) for size in shape]
+        if key not in types:
+            make_type(self, element, shape)
+            types[key] = dict(vars(self))
+        vars(self).update(types[key])
+
+    def known_tensor(self, handle, kind):
+        if kind.name not in shapes:
+            make_tensor(self, handle, kind)
+            shapes[kind.name] = {name: value for name, value in vars(self).items() if name not in ("handle", "type")}
+        self.handle, self.type = handle, kind
+        vars(self).update(shapes[kind.name])
+
+    interpreter._get_np_dtype = known_dtype
+    core.block_type.__init__, core.tensor.__init__ = known_type, known_tensor
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=builder.options.debug)
 
 
 THREADS = torch.get_num_threads()

@@ -128,6 +128,7 @@ def test_a_dump_that_fails_is_told_and_the_work_is_done(started, tmp_path, caplo
         ([], "dump is [], expected an object"),
         ({"dump_path": "/no/such/folder"}, "dump_path is '/no/such/folder', expected a folder that exists"),
         ({"dump_path": 5}, "dump_path is 5, expected a folder"),
+        ({"dump_op_switch": "on"}, "dump_op_switch is 'on' without a dump_path, expected the folder"),
         ({"dump_mode": "everything"}, "dump_mode is 'everything', expected output or input or all"),
         ({"dump_op_switch": True}, "dump_op_switch is True, expected off or on"),
     ],

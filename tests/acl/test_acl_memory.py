@@ -185,8 +185,9 @@ def test_freed_memory_is_unknown(device):
     assert acl.rt.memset(pointer, 64, 0, 64) == 107016
 
 
-def test_a_freed_block_is_not_taken_for_host_memory(device):
-    stale, stale_host, live = malloc(64), acl.rt.malloc_host(64)[0], malloc(64)
+@pytest.mark.parametrize("size", [64, 1 << 17, 1 << 22])
+def test_a_freed_block_is_not_taken_for_host_memory(device, size):
+    stale, stale_host, live = malloc(size), acl.rt.malloc_host(size)[0], malloc(64)
     assert acl.rt.free(stale) == acl.rt.free_host(stale_host) == 0
     for pointer in (stale, stale + 8, stale_host, stale_host + 8):
         for kind in (D2H, DEFAULT):

@@ -44,7 +44,7 @@ def test_a_finding_decides_the_exit_status_and_is_reported(check, program, tmp_p
     status, said = check(*options, "--suppress", known, "--exit-code", 9, "--", program, "finish")
     assert status == 9
     assert LEAK in said
-    assert "checked.cpp:10 in lose" in said
+    assert "checked.cpp:11 in lose" in said
     assert "known.txt:1: nothing was found for copy-race nothing.cpp:*" in said
 
     data = json.loads(reports[0].read_text())
@@ -73,9 +73,16 @@ def test_known_findings_leave_the_programs_own_status(check, program, tmp_path):
 def test_a_crash_keeps_what_was_found_before(check, program):
     status, said = check("--exit-code", 0, "--", program, "crash")
     assert status == 0
-    assert "checked.cpp:20 in main" in said
+    assert "checked.cpp:23 in main" in said
     assert "devPtr is null" in said
     assert LEAK not in said  # nobody lost memory before the program was killed
+
+
+def test_a_program_that_ends_without_an_end_is_found(check, program):
+    status, said = check("--", program, "vanish")
+    assert status == 1
+    assert "not-finalised" in said
+    assert "checked.cpp:17 in main" in said
 
 
 @pytest.mark.slow
@@ -119,7 +126,8 @@ def test_a_kind_that_does_not_exist_is_told(check, tmp_path):
 
 
 def test_patterns_of_suppressions():
-    finding = Finding(Kind.COPY_RACE, "lib/a.cpp:7", "told", 1, 0, ("lib/a.cpp:7 in inner<int>", "main.cpp:3 in main"))
+    stack = ("lib/a.cpp:7 in inner<int>", "main.cpp:9 in main::{lambda(int)#1}::operator()", "main.cpp:3 in main")
+    finding = Finding(Kind.COPY_RACE, "lib/a.cpp:7", "told", 1, 0, stack)
     for line, covers in {
         "copy-race": True,
         "copy-*  *in main": True,
@@ -127,6 +135,9 @@ def test_patterns_of_suppressions():
         "stream-race": False,
         "copy-race  main.cpp:3": False,  # a place is the whole line
         "copy-race  main.cpp:3 *": True,
+        "copy-race  *{lambda(int)#1}*  # a lambda's own #": True,
+        "copy-race  *{lambda(int)#2}*": False,
+        "copy-race\t# everywhere": True,
     }.items():
         (known,) = suppressions.parse(line, "known.txt")
         counting, accepted, unused = suppressions.divide([finding], [known])

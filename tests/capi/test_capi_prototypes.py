@@ -144,6 +144,55 @@ def test_each_header_stands_alone(installation, tmp_path):
     assert done.returncode == 0, done.stderr[:2000]
 
 
+def test_samples_find_types_and_constants_of_what_is_only_declared(installation, tmp_path):
+    """Sizes, flags, attributes and structures of the public headers, as C and as C++ take them."""
+    source = tmp_path / "declared.c"
+    source.write_text(DECLARED)
+    for family in (c_compiler(), cxx_compiler()):
+        language = ["-x", "c++", "-std=c++11"] if family == cxx_compiler() else ["-std=c11"]
+        flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", *installation.compile_flags]
+        done = run([*family, *language, *flags, source])
+        assert done.returncode == 0, done.stderr[:2000]
+
+
+DECLARED = """
+#include "acl/acl.h"
+#include "acl/acl_rt_memory_soma.h"
+
+aclError declared(aclrtStream stream, aclrtEvent event, void *memory, int code)
+{
+    char version[ACL_PKG_VERSION_MAX_SIZE], name[] = "runtime";
+    uint32_t matched = ACL_RT_MEM_TYPE_DEV, flag = ACL_EVENT_RECORD_EXTERNAL;
+    int64_t value = ACL_DEVICE_FORM_FACTOR_POD;
+    aclrtStreamConfigHandle *config = aclrtCreateStreamConfigHandle();
+    aclrtMemManagedLocation location;
+    aclrtErrorInfo info;
+    aclrtRandomNumTaskInfo task;
+    aclmdlRITaskParams params;
+    aclrtMemPoolProps pool;
+    switch (code) {
+        case ACL_ERROR_RT_FEATURE_NOT_SUPPORT:
+        case ACL_ERROR_RT_SYMBOL_NOT_FOUND:
+            return ACL_RT_SUCCESS;
+        default:
+            break;
+    }
+    location.type = ACL_MEM_LOCATIONTYPE_HOST_NUMA;
+    info.detail.uceInfo.arraySize = ACL_RT_MEM_UCE_INFO_MAX_NUM;
+    task.randomNumFuncParaInfo.paramInfo.uniformDisInfo.min.isAddr = 0;
+    params.kernelTaskParams.numBlocks = ACL_MAJOR_VERSION;
+    pool.maxSize = 0;
+    aclsysGetVersionStr(name, version);
+    aclrtCheckMemType(&memory, 1, ACL_RT_MEM_TYPE_DEV, &matched, 0);
+    aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_FLAG, &flag, sizeof flag);
+    aclrtRecordEventWithFlag(event, stream, flag);
+    (void)info, (void)task, (void)params, (void)pool;
+    aclrtMemManagedAdvise(memory, 1, ACL_MEM_ADVISE_SET_READ_MOSTLY, location);
+    return aclrtGetDeviceInfo(0, ACL_DEV_ATTR_DEVICE_FORM_FACTOR, &value);
+}
+"""
+
+
 def test_headers_have_every_constant():
     text = " ".join(TEXTS.values())
     for name in CONSTANTS:

@@ -17,7 +17,7 @@ from aclgrad.ops.lstm import cases as lstm_backward
 from aclgrad.ops.lstm import cases_lstm as lstm
 from aclgrad.ops.lstm import spec as lstm_spec
 from aclgrad.testing.cases import EDGE, SMOKE, Case
-from aclgrad.testing.layouts import apply
+from aclgrad.testing.layouts import apply, begun_late
 
 BACKWARD_SIZES = {
     "registers": (6, 64, 512),
@@ -120,12 +120,6 @@ def turned(args):
 def crossed(args):
     """The first one turned against the others."""
     return [apply(_turned, args[0]), *args[1:]]
-
-
-def begun_late(tensor, by=1):
-    """The same values in memory that begins `by` elements late, so that no access may be wide."""
-    room = torch.empty(tensor.numel() + by, dtype=tensor.dtype)
-    return room[by:].view(tensor.shape).copy_(tensor)
 
 
 def _turned(tensor):

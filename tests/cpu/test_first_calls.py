@@ -18,7 +18,7 @@ from aclgrad.cpu.compiler import entry
 
 MOST_KERNELS = 30
 SEED = os.environ.get("ACLGRAD_TEST_SEED", str(datetime.date.today().toordinal()))
-FAMILIES = ("hardsigmoid", "lstm", "lstm_cell", "sync_batch_norm")
+FAMILIES = ("hardsigmoid", "linear_cross_entropy", "lstm", "lstm_cell", "sync_batch_norm")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

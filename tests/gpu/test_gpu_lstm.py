@@ -83,6 +83,11 @@ def test_large_float32_products_are_split(dtype, cuda):
     check(problem(64, 64, 512, dtype))
 
 
+@pytest.mark.parametrize("units", [818, 301])
+def test_large_float32_products_of_rows_at_odd_addresses(units, cuda):
+    check(problem(18, 64, units, F32, directions=2))
+
+
 @pytest.mark.parametrize("size", [(16, 64, 512), (9, 64, 1024), (4, 300, 1024), (4, 600, 1024)], ids=str)
 def test_less_precision_only_where_the_switch_allows_it(size, cuda):
     args = problem(*size, F32)

@@ -95,6 +95,19 @@ def test_frozen_leaves(frozen, sizes):
         torch.testing.assert_close(gradient, whole[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_class_weights_of_any_layout(sizes):
+    """Of every other number, and of one number for all: as a copy of them."""
+    x, w = leaves(sizes, (30, sizes[1]))
+    target, numbers = Data(seed=3).integers(0, 30, sizes[0]), Data(seed=4).uniform(0.2, 2.0, 60)
+    for weight in (numbers[::2], numbers[3].expand(30)):
+        found, expected = (
+            torch.autograd.grad(over(even_ranges(30, 3))(x, w, target, weight=each, label_smoothing=0.3), (x, w))
+            for each in (weight, weight.clone(memory_format=torch.contiguous_format))
+        )
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def test_no_gradient_no_graph():
     x, w = leaves((5, 8), (9, 8))
     with torch.no_grad():

@@ -81,6 +81,30 @@ def test_loss_and_gradients_in_chunks(tokens, features, rows, budget, sums, phas
 
 @in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sums_of_tiles_borrow_input_grad(dtype, monkeypatch):
+    """There are fewer chunks of tokens, but where float32 numbers cannot lie at the address of input_grad."""
+    args = built(cases._together(80, 16, 200, options=cases.EVERY), dtype)
+    for budget in range(40_000, 120_000, 256):
+        monkeypatch.setattr(choose, "BUDGET", budget)
+        training.together._plans.clear()
+        launch = training.together.plan(args, backend="triton").launch._launch
+        if launch._phases is not launch._elsewhere:
+            break
+    assert len(launch._phases[-1]._chunks) < len(launch._elsewhere[-1]._chunks)
+    plan = judged(training.together, args, dtype)
+    spec = training.together.spec
+    with poisoned_memory():
+        outs, workspace = list(plan.allocate()), plan.workspace()
+    where = spec.out_names.index("input_grad")
+    outs[where] = torch.cat([outs[where].flatten(), outs[where][0, :1]])[1:].view(80, 16)
+    monkeypatch.setattr(plan.launch._launch, "_phases", None)
+    plan.launch(spec.completed(args), outs, workspace)
+    for name, verdict in verdicts(spec, args, outs, dtype):
+        assert verdict.ok, f"{name}: {verdict}"
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("tokens", "rows"), [(34, 608), (530, 40)], ids=["along the vocabulary", "along the tokens"])
 def test_gradients_in_chunks(tokens, rows, dtype, monkeypatch):
     monkeypatch.setattr(choose, "WHOLE_P", 0)
@@ -101,6 +125,16 @@ def test_gradients_in_groups(tokens, rows, dtype, monkeypatch):
     plan = judged(training.gradients, built(cases._backward(tokens, 64, rows, options=cases.EVERY), dtype), dtype)
     p = plan.launch._launch._way.cut
     assert p.groups == 2 and len(p.chunks) > 2
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_no_features_and_a_bias(dtype):
+    """Sums of no elements need no groups, and are not divided among any."""
+    args = built(cases._backward(34, 0, 40, options=cases.EVERY), dtype)
+    names = [argument.name for argument in training.gradients.spec.args]
+    args[names.index("wants_weight_grad")] = False
+    judged(training.gradients, args, dtype)
 
 
 @in_one_dtype

@@ -113,6 +113,16 @@ def test_formulas_and_choices_belong_to_operators():
     assert all(family.formulas(o.spec, family.readme(o.spec).read_text()) for o in aclnn_operators())
 
 
+def test_heat_maps_have_a_page_as_soon_as_they_are_measured(monkeypatch, found):
+    place = "pictures/benchmarks/results/plane/nvidia-h200-lstm-grid.png"
+    monkeypatch.setattr(pages, "pictures", lambda: {place: Path("x.png")})
+    shown = pages._planes()["benchmarks/planes.md"]
+    assert f"](../{place})" in shown and "## nvidia h200 lstm grid" in shown
+    assert "benchmarks/planes.md" in str(pages.navigation({**found, "benchmarks/planes.md": shown}))
+    monkeypatch.setattr(pages, "pictures", dict)
+    assert not pages._planes()
+
+
 def test_a_link_to_nothing_is_found(tmp_path):
     with pytest.raises(places.BrokenLink, match="nowhere"):
         places.relocated("[x](nowhere.md)", ROOT / "docs" / "aclnn.md", "aclnn.md")
@@ -266,7 +276,9 @@ def test_the_built_site_is_whole_and_asks_the_net_for_nothing(built, found):
 
 @pytest.mark.slow
 @NEEDS_BROWSER
-@pytest.mark.parametrize("page", ["index", "operators/lstm_backward", "families/linear_cross_entropy", "errors"])
+@pytest.mark.parametrize(
+    "page", ["index", "operators/lstm_backward", "families/linear_cross_entropy", "guides/precision"]
+)
 def test_a_browser_shows_it_at_any_width(built, tmp_path, page):
     folder = next(path.parent for path in built if path.name == "404.html")
     text = (folder / f"{page}.html").read_text(encoding="utf-8")

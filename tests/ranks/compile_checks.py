@@ -91,3 +91,21 @@ def tensors(rank, groups, backend):
         head.zero_grad()
     torch.testing.assert_close(found[1], found[0])
     return [graphs]
+
+
+def plain_weight(rank, groups):
+    """What the compiler says of a weight that is no DTensor; without `fullgraph` the graph of a known one breaks."""
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    x, target, w = torch.randn(6, 8), torch.randint(6, (6,)), torch.randn(3, 8)
+
+    def loss(x, w, target):
+        return aclgrad.nn.linear_cross_entropy(x, w, target, group=groups[2])
+
+    expected = loss(x, w, target)
+    torch.testing.assert_close(torch.compile(loss, backend="eager")(x, w, target), expected)
+    torch._dynamo.reset()
+    try:
+        torch.compile(loss, backend="eager", fullgraph=True)(x, w, target)
+    except torch._dynamo.exc.Unsupported as refusal:
+        return str(refusal)

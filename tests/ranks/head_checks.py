@@ -19,7 +19,7 @@ def bits(tensors):
     """What tells the bits of these tensors from others."""
     joined = hashlib.sha256()
     for tensor in tensors:
-        joined.update(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        joined.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return joined.hexdigest()
 
 

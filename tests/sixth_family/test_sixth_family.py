@@ -12,6 +12,7 @@ import aclgrad
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 LINE = "from .ops.softsign import *\n"
+GENERATE = ROOT / "tools" / "generate.py"
 OPTIONAL = ("functional.py", "autograd.py", "module.py")
 
 
@@ -39,25 +40,30 @@ def run(package, *command):
     return done.stdout + done.stderr
 
 
-def test_it_is_in_every_door(package):
-    assert "found in every door" in run(package, HERE / "doors.py", ROOT / "tools" / "generate.py")
-
-
 @pytest.mark.slow
 def test_functions_gradients_and_modules_are_optional(package):
     family = package / "ops" / "softsign"
     for name in OPTIONAL:
         (family / name).unlink()
     (family / "__init__.py").write_text("from . import spec as spec\n\n__all__ = []\n")
-    assert "found in every door" in run(package, HERE / "doors.py", ROOT / "tools" / "generate.py", "bare")
+    assert "found in every door" in run(package, HERE / "doors.py", GENERATE, "bare")
 
 
-def test_the_conformance_matrix_has_it(package):
-    """All kinds of tests in one dtype: they follow from the registry, so a few of each stand for the rest."""
+BOTH = """
+import runpy, sys, pytest
+doors, generate, *options = sys.argv[1:]
+if pytest.main(options) == 0:
+    sys.argv[1:] = [generate]
+    runpy.run_path(doors)
+"""
+
+
+def test_the_conformance_matrix_and_every_door_have_it(package):
+    """In one process. All kinds of tests in one dtype: they follow from the registry, so a few stand for the rest."""
     files = [ROOT / "tests" / "conformance" / f"test_{name}.py" for name in ("backends", "contract", "aclnn")]
-    said = run(
-        package, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", *files,
-        "-k", "softsign_backward and (float32 or refuses or signature or formats) and not past_every_block",
-    )  # fmt: skip
+    words = "softsign_backward and (float32 or refuses or signature or formats) and not past_every_block"
+    options = ("-p", "no:xdist", "-p", "no:cacheprovider", "-k", words)
+    said = run(package, "-c", BOTH, HERE / "doors.py", GENERATE, *options, *files)
     passed = int(said.rpartition(" passed")[0].split()[-1])
     assert passed > 30, said
+    assert "found in every door" in said

@@ -20,8 +20,10 @@ addEventListener("load", () => setTimeout(() => {
   const text = page.body.innerText;
   const style = getComputedStyle.call(page.defaultView, page.body);
   const drawn = [...page.querySelectorAll("svg")].filter(svg => svg.getBoundingClientRect().height > 20).length;
+  const scrolled = [...page.querySelectorAll(".scroll")].filter(part => part.scrollWidth > part.clientWidth);
   document.body.textContent = "SEEN" + JSON.stringify({
     width: root.scrollWidth, room: root.clientWidth, drawn, text, background: style.backgroundColor,
+    scrolled: scrolled.map(part => part.firstElementChild.className),
   }) + "SEEN";
 }, 50));
 </script>

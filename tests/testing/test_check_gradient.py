@@ -3,6 +3,7 @@
 import csv
 import ctypes
 import io
+import itertools
 import json
 import runpy
 import shutil
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 
@@ -129,6 +131,23 @@ WRONG = {
 }
 
 
+def test_a_kernel_of_numpy():
+    def kernel(grad, x):
+        return np.where(np.abs(x.numpy()) < 3, grad.numpy() / np.float32(6), np.float32(0))
+
+    assert check_gradient(kernel, **CHEAP).ok
+    assert wrong(check_gradient(lambda grad, x: kernel(grad, x) * np.float32(1.01), **CHEAP)) >= {"numbers"}
+
+
+def test_bits_that_seldom_differ_are_found():
+    calls = itertools.count()
+
+    def seldom(grad, x):
+        return torch.nextafter(right(grad, x), torch.tensor(9.0)) if next(calls) % 20 == 19 else right(grad, x)
+
+    assert wrong(check_gradient(seldom, **CHEAP)) == {"determinism"}
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_every_check_finds_its_fault(name):
     kernel, expected = WRONG[name]
@@ -149,6 +168,8 @@ def test_every_check_finds_its_fault(name):
         (lambda grad, x: right(grad, x).T, "expected float32"),
         (lambda grad, x: "grad", "returned str, expected a tuple of 1: out"),
         (lambda grad, x: ["grad"], "is str, expected a tensor"),
+        (lambda grad, x: right(grad, x).to_sparse(), "a result has layout torch.sparse_coo, expected strided"),
+        (lambda grad, x: right(grad, x).to("meta"), "a result has a shape and no elements"),
     ],
 )
 def test_what_does_not_answer_as_documented_is_told(kernel, told, capsys):

@@ -11,6 +11,8 @@ from outputs import right
 from aclgrad.core.registry import lookup, operators
 from aclgrad.testing import verify
 from aclgrad.testing.precision.places import Places
+from aclgrad.testing.report import svg
+from aclgrad.testing.report.model import worst_of
 
 VOID = {"meta", "br"}
 
@@ -89,6 +91,31 @@ def test_a_page_names_the_place_of_an_error(wrong, tmp_path):
     assert "nan where finite is true" in text
 
 
+def test_elements_that_are_rounded_well_are_not_among_the_worst():
+    x = torch.linspace(-2, 2, 64)
+    exact, wrong = (torch.nn.functional.hardsigmoid(x.double()).float() for _ in range(2))
+    wrong[7] *= 1.001
+    (output,) = verify("hardsigmoid", [x], wrong).calls[0].outputs
+    assert [bad.place for bad in worst_of(output)] == [7]
+    (output,) = verify("hardsigmoid", [x], exact, standard="threshold").calls[0].outputs
+    assert len(worst_of(output)) >= 8  # there is nothing else to show
+    operator = lookup("linear_online_max_sum")
+    args, outs = right(operator)
+    outs["masked_target"] = outs["masked_target"] + 1
+    output = next(each for each in verify(operator, args, outs).calls[0].outputs if each.unequal)
+    assert len(worst_of(output)) > 1
+
+
+def test_true_zeros_stand_apart_from_small_values():
+    x = torch.linspace(-4, 4, 64)
+    out = torch.nn.functional.hardsigmoid(x)
+    drawn = svg.by_size(verify("hardsigmoid", [x], out).calls[0].outputs[0].histogram)
+    assert f"{int((out == 0).sum())} elements of size 0, off by no error" in drawn
+    assert "2⁻¹" in drawn and "2⁻¹²⁶" not in drawn
+    drawn = svg.by_size(verify("hardsigmoid", [x - 9], out * 0).calls[0].outputs[0].histogram)
+    assert "64 elements of size 0" in drawn  # and nothing else
+
+
 def test_ranges_of_indices_are_told_in_words():
     places = Places((500, 20_000, 7))  # of which a cell stands for five
     places.along[0][[0, 1, 5]] = 1.0
@@ -106,6 +133,16 @@ def test_a_report_shows_itself_in_a_terminal(wrong, capsys):
     assert "WRONG" in said and "right" in said
     assert "the worst elements of dxOut" in said
     assert "not precise enough by the standard rule" in said
+
+
+def test_the_terminal_tells_which_other_standards_refuse(capsys):
+    true = torch.cat([torch.full((999,), 2.0**-8), torch.tensor([1.0])])
+    x = (true - 0.5) * 6
+    out = torch.nn.functional.hardsigmoid(x)
+    out[:3] *= 1 + 2.0**-17
+    report = verify("hardsigmoid", [x], out)
+    report.show()
+    assert report.ok and "threshold: out" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_report_shows_itself_in_a_notebook(wrong, monkeypatch):
@@ -136,3 +173,4 @@ def test_a_browser_shows_it_at_any_width_in_light_and_in_dark(wrong, tmp_path):
         assert page["drawn"] >= 8  # of the outputs that are wrong, which are open
         assert "not precise enough" in page["text"]
         assert "dimension 0 (of 4): 1" in page["text"]
+    assert not any("worst" in table for table in narrow["scrolled"])  # what an element was made of stands below it

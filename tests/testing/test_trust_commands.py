@@ -160,6 +160,13 @@ def test_random_calls_are_the_same_for_the_same_seed(tmp_path):
     assert all(f"lstm_cell {k}" in said for k in "012")
 
 
+def test_the_named_cases_are_listed(tmp_path):
+    code, said = run("golden", OPERATOR, "--cases")
+    assert code == 0 and "matrix" in said and "bfloat16" in said
+    code, said = run("golden", OPERATOR)
+    assert code == 2 and "expected a folder to write into" in said
+
+
 def test_every_operator_can_be_drawn():
     for operator in aclnn_operators():
         samples = list(drawn(operator, 6, None, 5))
@@ -205,6 +212,12 @@ def test_arguments_are_described_in_a_file(tmp_path):
         ({"mean": {"shape": [4], "dtype": "fp32"}}, "mean has shape [4], expected [3]"),
         ({"eps": [1, 2]}, "eps is a list, expected a number"),
         ({"mean": {"shape": [3], "dtype": "fp32", "file": "no.npy"}}, "no.npy cannot be read"),
+        ({"input": {"shape": [-4, 3], "dtype": "fp16"}}, "the shape of input is [-4, 3], expected sizes of 0 and more"),
+        ({"input": {"shape": [2**62, 3], "dtype": "fp16"}}, "input cannot be understood: RuntimeError"),
+        ({"mean": {"values": [1, 2], "shape": [3], "dtype": "fp32"}}, "mean cannot be understood: RuntimeError: shape"),
+        ({"mean": {"values": [[1], [2, 3]], "dtype": "fp32"}}, "mean cannot be understood: ValueError"),
+        ({"invstd": {"shape": [3], "dtype": "fp32", "normal": [1]}}, "invstd cannot be understood: IndexError"),
+        ({"mean": {"shape": [3], "dtype": "fp32", "file": None}}, "mean cannot be understood: TypeError"),
     ],
 )
 def test_wrong_descriptions_are_told(tmp_path, change, told):

@@ -64,7 +64,7 @@ def test_a_list_of_ttk_says_shapes_dtypes_and_values():
         ("atk", "{}", "no list of cases with inputs"),
         ("atk", "[1", "cannot be read"),
         ("atk", '[{"aclnn_name": "Add", "inputs": []}]', "no case of aclnnHardsigmoid, but of Add"),
-        ("atk", '[{"aclnn_name": "Hardsigmoid", "inputs": [5]}]', "case 0 has an input 5, expected an object"),
+        ("atk", '[{"aclnn_name": "Hardsigmoid", "inputs": [5]}]', "case 0: an input is 5, expected an object"),
         (
             "atk",
             '[{"id": 4, "aclnn_name": "Hardsigmoid", "inputs": [{"name": "a", "range_values": null},{"name": "b"}]}]',
@@ -98,6 +98,69 @@ def test_wrong_lists_are_told(tmp_path, kind, text, told):
     code, said = run("verify", "hardsigmoid", f"--{kind}", path)
     assert code == 2
     assert told.split(",")[0] in said
+
+
+def ttk_row(shapes, ranges, **more):
+    """A list of one case of a hardsigmoid, with words that Python has no literals for."""
+    cells = {"testcase_name": "x", "api_name": "aclnnHardsigmoid", "tensor_view_shapes": shapes,
+             "tensor_dtypes": "('float32')", "input_data_ranges": ranges, **more}  # fmt: skip
+    return ",".join(cells) + "\n" + ",".join(f'"{cell}"' for cell in cells.values()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "ranges", "expected"),
+    [
+        ("((3, 5))", "(-1, 1, nan, -0.0, inf)", lambda x: x.isnan().any() and x.isinf().any() and x.shape == (3, 5)),
+        ("((3, 5), (3, 5))", "(inf, inf)", lambda x: (x == torch.inf).all()),
+        ("[[3, 5], [3, 5]]", "(nan, nan)", lambda x: x.isnan().all()),
+        ("((3, 5),)", "((-3.4e38, 3.4e38),)", lambda x: x.isfinite().all() and x.abs().max() > 1e38),
+        ("((3, 5),)", "(-inf, 3)", lambda x: (x == -torch.inf).any()),
+    ],
+)
+def test_lists_of_ttk_as_they_are_found(tmp_path, shapes, ranges, expected):
+    """A shape in doubled brackets, one range for all tensors, nan and inf as words, 1 for True."""
+    path = tmp_path / "list.csv"
+    path.write_text(ttk_row(shapes, ranges, is_enabled="1"))
+    operator = lookup("hardsigmoid")
+    (case,) = LISTS["ttk"](operator, path)
+    (x,) = case.call(operator.spec).args
+    assert expected(x), x
+    assert verify_cases(operator, [case]).ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "told"),
+    [
+        ("ttk", ttk_row("5", ""), "case x: it cannot be understood: TypeError"),
+        ("ttk", ttk_row("((3, -5),)", ""), "case x: the shape of self is (3, -5), expected sizes of 0 and more"),
+        ("ttk", ttk_row("((3,),)", "((1,),)"), "case x: it cannot be understood: ValueError"),
+        ("ttk", ttk_row("((3,),)", "(a, b)"), "case x: input_data_ranges is '(a, b)', expected a Python literal"),
+        ("ttk", ttk_row("((3,),)", "", attributes="[1]"), "case x: it cannot be understood: TypeError"),
+        ("atk", {"shape": "3"}, "case 0: the shape of self is '3', expected sizes of 0 and more"),
+        ("atk", {"range_values": {"name": "nd", "mean": [0, 1]}}, "case 0: it cannot be understood: KeyError: 'std'"),
+        ("atk", {"dtype": None}, "case 0: self is 'None', expected one of"),
+    ],
+)
+def test_cases_that_make_no_sense_are_told(tmp_path, kind, text, told):
+    path = tmp_path / f"list.{kind}"
+    tensor = {"name": "self", "type": "tensor", "dtype": "fp32", "shape": [3], "range_values": [0, 1]}
+    if kind == "atk":
+        text = json.dumps([{"aclnn_name": "Hardsigmoid", "inputs": [{**tensor, **text}]}])
+    path.write_text(text)
+    code, said = run("verify", "hardsigmoid", f"--{kind}", path)
+    assert code == 2 and told in said, said
+    twice = [{"aclnn_name": "Hardsigmoid", "inputs": [tensor, tensor]}]
+    path.write_text(json.dumps(twice))
+    assert "case 0: the list names 'self' twice" in run("verify", "hardsigmoid", "--atk", path)[1]
+
+
+def test_an_error_of_our_own_is_no_verdict(monkeypatch, capfd):
+    def broken(*_, **__):
+        raise RuntimeError("something went wrong")
+
+    monkeypatch.setattr("aclgrad.frontends.cli.verify.verify_cases", broken)
+    code, said = run("verify", "hardsigmoid_backward", "--atk", ATK)
+    assert code == 2 and "nothing was judged" in said
 
 
 def calls(operator):

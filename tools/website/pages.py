@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatch
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -31,6 +32,13 @@ TITLES = {"guides/precision.md": "For operator developers", "contributing.md": "
 """What pages are called there, if not by their heading."""
 
 
+PLANES = """# Sizes that nobody named
+
+A cell is a size, its number and colour how many times faster than the peer it ran, both by turns in one run; blue is
+faster, red with a dark edge slower. Sizes lie on a grid or are drawn at random from a seed, so nobody has chosen them.
+[How it is measured](../performance.md#measuring)."""
+
+
 def pages() -> dict[str, str]:
     """The Markdown of every page of the site, by its place."""
     found = {}
@@ -39,6 +47,7 @@ def pages() -> dict[str, str]:
         found[there] = outside_code(text, lambda part: COMMENT.sub("", part))
     found["operators/index.md"] = _linked(found["operators/index.md"])
     found["codes.md"] = _codes()
+    found |= _planes()
     found |= {f"api/{door.__name__.rpartition('.')[2]}.md": _api(door) for door in DOORS}
     found |= {operator_page.path(operator.spec): operator_page.page(operator) for operator in operators()}
     return {there: _titled(there, text) for there, text in found.items()}
@@ -49,14 +58,27 @@ def _linked(text: str) -> str:
     return re.sub(r"^\| `(\w+)` \|", r"| [`\1`](\1.md) |", text, flags=re.MULTILINE)
 
 
+def _planes() -> dict[str, str]:
+    """A page of the heat maps that `python -m benchmarks plane --save` drew; none without any."""
+    there = "benchmarks/planes.md"
+    maps = [
+        f"## {Path(picture).stem.replace('-', ' ')}\n\n[![A cell for each size: how many times faster]"
+        f"({relative(picture, there)})]({relative(picture, there)})"
+        for picture in pictures()
+        if picture.startswith("pictures/benchmarks/results/plane/")
+    ]
+    return {there: "\n\n".join([PLANES, *maps]) + "\n"} if maps else {}
+
+
 def _titled(there: str, text: str) -> str:
     """A page with a heading; committed results, written to be shown in another page, get theirs and their picture."""
     if text.lstrip().startswith("#"):
         return text
     name = there.removesuffix(".md").rpartition("/")[2]
     picture = f"pictures/benchmarks/results/{name}.png"
-    shown = [f"![Every row of {name}]({relative(picture, there)})"] if picture in pictures() else []
-    return "\n\n".join([f"# {name.replace('-', ' ')}", *shown, text])
+    drawn = relative(picture, there)
+    shown = [f"[![Every row; a click shows it in full]({drawn})]({drawn})"] if picture in pictures() else []
+    return "\n\n".join([f"# {text.lstrip().partition(' · ')[0]}", *shown, text])
 
 
 def _api(door: ModuleType) -> str:

@@ -85,7 +85,7 @@ def relative(target: str, page: str) -> str:
 
 def pictures() -> dict[str, Path]:
     """The pictures that pages show, and those of results, by their place on the site."""
-    shown = {*_shown(), *(ROOT / "benchmarks/results").glob("*.png")}
+    shown = {*_shown(), *(ROOT / "benchmarks/results").rglob("*.png")}
     return {f"pictures/{path.relative_to(ROOT).as_posix()}": path for path in sorted(shown)}
 
 

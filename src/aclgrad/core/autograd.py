@@ -108,9 +108,9 @@ def again(formula: Formula, inputs: Sequence[Any], upstream: Sequence[Any], grad
 
     `inputs` and `gradients` are nested alike; a gradient that nobody wants is None.
     """
-    wanted = [gradient is not None for gradient in pytree.tree_leaves(list(gradients))]
 
     def function(inputs: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
+        wanted = [gradient is not None for gradient in pytree.tree_leaves(list(gradients))]
         return pulled_back(formula, inputs, upstream, wanted)
 
     return restated(function, (list(inputs), list(upstream)), gradients)

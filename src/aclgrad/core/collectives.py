@@ -122,7 +122,7 @@ class Group:
         """One all-gather; where the backend has none for the device, the sum of parts beside zeros."""
         (part,) = parts
         part = part.contiguous()
-        if self.size == 1 or not part.numel():
+        if self._is_enough(part):
             return part.expand(self.size, *part.shape)
         if _only_sums(self.group, part.device):
             joined = part.new_zeros(self.size, *part.shape)  # every place has one part that is not zero: no rounding
@@ -142,7 +142,7 @@ class Group:
     def start_sum(self, what: str, parts: Sequence[Tensor]) -> Pending:
         """One all-reduce, in place."""
         (part,) = parts
-        if self.size == 1 or not part.numel():
+        if self._is_enough(part):
             return lambda: [part]
         with self._explained("all_reduce", what):
             work = _distributed().all_reduce(part, group=self.group, async_op=True)
@@ -152,7 +152,7 @@ class Group:
         """One reduce-scatter; where the backend has none for the device, the rows of an all-reduce."""
         (part,) = parts
         rows = part.shape[0] // self.size
-        if self.size == 1 or not part.numel():
+        if self._is_enough(part):
             return lambda: [part[:rows]]
         if _only_sums(self.group, part.device):
             pending = self.start_sum(what, parts)
@@ -161,6 +161,10 @@ class Group:
         with self._explained("reduce_scatter", what):
             work = _reduce_scatter()(mine, part, group=self.group, async_op=True)
         return lambda: [self._finished(work, "reduce_scatter", what, mine)]
+
+    def _is_enough(self, part: Tensor) -> bool:
+        """Whether nobody has anything to add."""
+        return self.size == 1 or not part.numel()
 
     def _finished(self, work: Any, collective: str, what: str, result: Tensor) -> Tensor:
         with self._explained(collective, what):

@@ -97,14 +97,27 @@ def wants_dispatch(values: Sequence[Any]) -> bool:
     return False
 
 
+def all_in_memory(values: Sequence[Any]) -> bool:
+    """Whether the tensors among these values, also inside lists, are torch's own and have memory."""
+    for value in values:
+        kind = type(value)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if not has_memory(value):
+                return False
+        elif kind is list or kind is tuple:
+            if not all_in_memory(value):
+                return False
+        elif isinstance(value, torch.Tensor):
+            return False
+    return True
+
+
 def is_plain(*tensors: torch.Tensor) -> bool:
     """Whether these are values in memory that nobody traces; gradients are not asked for.
 
     An operator may then be called past torch's dispatcher, or write over them.
     """
-    if is_watched():
-        return False
-    return all(type(tensor) in (torch.Tensor, torch.nn.Parameter) and has_memory(tensor) for tensor in tensors)
+    return not is_watched() and all_in_memory(tensors)
 
 
 def is_optional_list(param: Argument) -> bool:

@@ -20,7 +20,7 @@ import torch
 
 from .compiler import jit
 from .gemm_pack import make_pack
-from .gemm_tile import Operand, VectorISA, host_isa, make_tile, variant
+from .gemm_tile import GENERIC, Operand, VectorISA, host_isa, make_tile, variant
 from .procedures import named, procedure
 from .threads import barrier, share
 
@@ -48,6 +48,11 @@ class Gemm:
     pack: Any  # see gemm_pack.make_pack
     multiply: Any  # see make_multiply
     product: Any  # see make_product
+
+    @property
+    def sums(self) -> torch.dtype:
+        """The dtype of C."""
+        return torch.float64 if self.operand.unit == torch.float64.itemsize else torch.float32
 
     def units(self, k: int) -> int:
         """Packed units of a lane with `k` elements."""
@@ -83,7 +88,7 @@ def gemm_for(dtype: torch.dtype, isa: VectorISA | None = None) -> Gemm:
     isa = isa or host_isa()
     operand = _operand(dtype, isa)
     width = isa.vectors * operand.lanes(isa)
-    functions = make_pack(isa, operand), make_multiply(isa, operand), make_product(isa, operand)
+    functions = make_pack(isa, operand), make_multiply(isa, _packed(operand)), make_product(isa, operand)
     return Gemm(variant(isa, operand), operand, isa.rows, width, *functions)
 
 
@@ -96,6 +101,11 @@ def _operand(dtype: torch.dtype, isa: VectorISA) -> Operand:
     if dtype in (torch.float32, torch.float16, torch.bfloat16):
         return Operand(name, itemsize=dtype.itemsize, unit=4, depth=1)
     raise TypeError(f"gemm_for: dtype is {name}, expected float64, float32, float16 or bfloat16")
+
+
+def _packed(operand: Operand) -> Operand:
+    """One for all that are packed alike, whatever they are in memory: the tile sees no more of them."""
+    return _operand(torch.float32, GENERIC) if operand.unit != operand.itemsize * operand.depth else operand
 
 
 @jit
@@ -178,7 +188,7 @@ def make_product(isa: VectorISA, operand: Operand) -> Any:
     `panel_height(m)`, `scratch` the address of `product_bytes(m, n, k)` bytes. Every thread of the group calls it, and
     finds C complete when it returns.
     """
-    pack, multiply = make_pack(isa, operand), make_multiply(isa, operand)
+    pack, multiply = make_pack(isa, operand), make_multiply(isa, _packed(operand))
     itemsize, unit_bytes, pair = operand.itemsize, operand.unit, operand.depth
     width = isa.vectors * operand.lanes(isa)
     k_block = SHARED_K * pair

@@ -159,6 +159,17 @@ def cast(typing: Any, number: Any, like: Any) -> Any:
     return result(number, like), emit
 
 
+@intrinsic
+def rounded_as(typing: Any, number: Any, like: Any) -> Any:
+    """A number as it comes back from memory that a pointer points to."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        given = context.cast(builder, args[0], number, stored_as(like, number))
+        return widen(builder, like.dtype, narrow(builder, like.dtype, given))
+
+    return ELEMENTS[like.dtype].value(number, like), emit
+
+
 DTYPE_CODES = {dtype: code for code, dtype in enumerate(ELEMENTS)}
 """Numbers for dtypes that a kernel knows at run time only."""
 

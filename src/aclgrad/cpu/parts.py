@@ -21,6 +21,9 @@ from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 
+ENTRY = "cfunc."
+"""How numba begins the name of the function by which C calls a kernel, all that anybody looks for by name."""
+
 
 class _Unoptimised(CPUCodeLibrary):
     """LLVM's code as numba writes it."""
@@ -72,8 +75,20 @@ class _Kernel(_Unoptimised, JITCodeLibrary):
             self._final_module.link_in(_module(library), preserve=True)
         builder = self._codegen._pass_builder()
         builder.getModulePassManager().run(self._final_module, builder)
+        self._keep_names_to_itself()
         self._final_module.verify()
         self._finalize_final_module()
+
+    def _keep_names_to_itself(self) -> None:
+        """Nobody else may call its parts, or have theirs called by their names.
+
+        numba tells functions of one name apart by a number that counts those of a process. Two kernels that different
+        processes have compiled, both loaded from disk, may have given one name to two parts; whichever was loaded first
+        would be called by both.
+        """
+        for function in self._final_module.functions:
+            if not function.is_declaration and not function.name.startswith(ENTRY):
+                function.linkage = "internal"
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)

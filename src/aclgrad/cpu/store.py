@@ -2,8 +2,8 @@
 
 A compiled kernel is worth more than its file. Whatever is wrong with the disk, the kernel runs: a file that cannot be
 read, or whose seal is broken, is compiled anew and replaced; what cannot be written is not kept, and a warning says so
-once. The seal is a hash of the contents and of what they were made for, so neither half a file nor another kernel's is
-ever executed. It guards against accidents, not against whoever may write to the folder.
+once in a process. The seal is a hash of the contents and of what they were made for, so neither half a file nor that of
+another kernel is ever executed. It guards against accidents, not against whoever may write to the folder.
 
 Of several processes that need a kernel at the same time, as those of a torchrun do, one compiles it while the others
 wait for its file; where files cannot be locked, or that takes too long, each compiles.
@@ -104,7 +104,8 @@ class Store(FunctionCache):
         except RuntimeError as nowhere:  # numba has no better class for "no locator available"
             with _located(cache.temporary(KIND)):
                 super().__init__(function)
-            _warn(f"are kept in {self.cache_path} alone", nowhere)
+            if not any(Path(self.cache_path).glob(f"*{SUFFIX}")):  # what is found there again needs no words
+                _warn(f"are kept in {self.cache_path} alone", nowhere)
         self._folder = Path(self.cache_path)
         self._family = family
         self._locked: tuple[Path, Any] | None = None

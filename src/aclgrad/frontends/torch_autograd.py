@@ -17,16 +17,22 @@ from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
 from ..core.autograd import Gradient, has_tangents
+from ..core.dispatch import all_in_memory, is_watched
 
 Counts = list[int | None]  # of values: how many members one has that is a list, None for one that is not
 
 
 def register_autograd(
-    qualified_name: str, gradient: Gradient, in_forward_mode: Callable[..., Any], library: Any
+    qualified_name: str,
+    gradient: Gradient,
+    in_forward_mode: Callable[..., Any],
+    in_memory: Callable[..., Any],
+    library: Any,
 ) -> None:
     """Make an op differentiable, as `torch.library.register_autograd` does.
 
-    `in_forward_mode` is called in its place where a tensor has a derivative in forward mode.
+    `in_forward_mode` is called in its place where a tensor has a derivative in forward mode, and `in_memory`, its
+    kernel, where nobody else has to know of the call: past the dispatcher, which takes longer than a small kernel.
     """
     namespace, name = qualified_name.split("::")
     op = getattr(getattr(torch.ops, namespace), name).default
@@ -38,6 +44,8 @@ def register_autograd(
             return in_forward_mode(*args, **named)
 
         def below() -> Any:
+            if not is_watched() and not torch._C._are_functorch_transforms_active() and all_in_memory(args):
+                return in_memory(*args, **named)
             with torch._C._AutoDispatchBelowAutograd():
                 return op.redispatch(keys & torch._C._after_autograd_keyset, *args, **named)
 

@@ -47,12 +47,11 @@ def register() -> None:
 
 
 def _define_and_differentiate(operator: Operator) -> None:
-    define(operator)
-    differentiate(operator)
+    differentiate(operator, define(operator))
 
 
-def differentiate(operator: Operator) -> None:
-    """Register the operator's gradient: the family's, or that of the textbook formula."""
+def differentiate(operator: Operator, kernel: Callable[..., Any]) -> None:
+    """Register the operator's gradient: the family's, or that of the textbook formula. `kernel` is the op's."""
     spec = operator.spec
     known = getattr(part(spec.package, "autograd"), "GRADIENTS", {}).get(spec.name)
     if spec.updated:
@@ -63,7 +62,7 @@ def differentiate(operator: Operator) -> None:
         return returned(operator, by_the_book(operator, *spec.completed(args), asked=any(flags.values())), args)
 
     gradient = known or by_formula(textbook(operator))
-    register_autograd(f"{NAMESPACE}::{spec.name}", gradient, in_forward_mode, LIBRARY)
+    register_autograd(f"{NAMESPACE}::{spec.name}", gradient, in_forward_mode, kernel, LIBRARY)
 
 
 def _differentiable_update(operator: Operator, known: Composed | None) -> Callable[..., Any]:
@@ -122,8 +121,8 @@ def schema(spec: OpSpec, overload: str = "") -> str:
     return f"{spec.name}{overload}({', '.join(arguments)}) -> {result}"
 
 
-def define(operator: Operator) -> None:
-    """Make the operator an op with its fake kernel."""
+def define(operator: Operator) -> Callable[..., Any]:
+    """Make the operator an op with its fake kernel; returns its kernel for tensors in memory."""
     spec = operator.spec
 
     def kernel(*args: Any, **flags: bool) -> Any:
@@ -146,6 +145,7 @@ def define(operator: Operator) -> None:
     register_vmap(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
     if any(is_optional_list(param) for param in spec.args):
         _define_absent(operator)
+    return kernel
 
 
 def _define_absent(operator: Operator) -> None:

@@ -28,33 +28,42 @@ ANY_FORMAT = (ND, NCHW, NCL, NC1HWC0, FRACTAL_NZ)
 """A selection, the last two private to a device."""
 
 
+class TooLarge(Exception):
+    """A tensor would have more elements than were allowed."""
+
+
 class Data:
     """Random tensors from a seed. Values are drawn in float64 and rounded, so every dtype sees the same numbers.
 
-    They are made on torch's default device (`with torch.device("cuda"): …`).
+    They are made on torch's default device (`with torch.device("cuda"): …`), and have at most `most` elements.
     """
 
-    def __init__(self, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: torch.dtype = torch.float32, seed: int = 0, most: float = math.inf) -> None:
+        self.dtype, self._most = dtype, most
         self.generator = torch.Generator(torch.get_default_device()).manual_seed(seed)
 
     def normal(self, *shape: int, scale: float = 1.0, dtype: torch.dtype | None = None) -> Tensor:
         """Normally distributed."""
-        drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64) * scale
+        drawn = torch.randn(self._allowed(shape), generator=self.generator, dtype=torch.float64) * scale
         return drawn.to(dtype or self.dtype)
 
     def uniform(self, low: float, high: float, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Uniformly distributed between two numbers."""
-        drawn = torch.rand(shape, generator=self.generator, dtype=torch.float64) * (high - low) + low
+        drawn = torch.rand(self._allowed(shape), generator=self.generator, dtype=torch.float64) * (high - low) + low
         return drawn.to(dtype or self.dtype)
 
     def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
         """Integers from low to high - 1."""
-        return torch.randint(low, high, shape, generator=self.generator).to(dtype)
+        return torch.randint(low, high, self._allowed(shape), generator=self.generator).to(dtype)
 
     def flags(self, *shape: int, share: float = 0.5) -> Tensor:
         """Bools of which about `share` are true."""
-        return torch.rand(shape, generator=self.generator) < share
+        return torch.rand(self._allowed(shape), generator=self.generator) < share
+
+    def _allowed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if math.prod(shape) > self._most:
+            raise TooLarge(f"{list(shape)}, expected at most {self._most} elements")
+        return shape
 
 
 @dataclass(frozen=True)
@@ -176,20 +185,32 @@ class Sizes:
                 options[name] = default
         return Sizes(is_shape, sizes, options)
 
-    def draw(self, dice: random.Random) -> tuple[list[int], dict[str, Any]]:
-        """Random sizes, as often small as large, and options: either way, or one or two of what is counted."""
+    def draw(self, dice: random.Random, room: int | None = None) -> tuple[list[int], dict[str, Any]]:
+        """Random sizes, as often small as large, and options: either way, or one or two of what is counted.
+
+        With `room` they may be as large as their product allows, which is at most that.
+        """
 
         def size(largest: int) -> int:
             return round(math.pow(largest, dice.random()))
 
-        shape = [size(LARGEST_IN_SHAPE) for _ in range(dice.randint(*RANKS))] if self.is_shape else []
+        def sizes(count: int, largest: int) -> list[int]:
+            if room is None:
+                return [size(largest) for _ in range(count)]
+            drawn, left = [], room
+            for _ in range(count):
+                drawn.append(size(left))
+                left //= drawn[-1]
+            return dice.sample(drawn, count)
+
+        shape = sizes(dice.randint(*RANKS), LARGEST_IN_SHAPE) if self.is_shape else []
         options: dict[str, Any] = {}
         for name, default in self.options.items():
             if isinstance(default, bool):
                 options[name] = dice.random() < 0.5
             elif isinstance(default, int):
                 options[name] = dice.randint(1, 2)
-        return shape or [size(LARGEST) for _ in self.sizes], options
+        return shape or sizes(len(self.sizes), LARGEST), options
 
 
 def is_documented(spec: OpSpec, case: Case, dtype: torch.dtype) -> bool:

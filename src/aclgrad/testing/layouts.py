@@ -31,6 +31,12 @@ def channels_last(tensor: Tensor) -> Tensor:
     return tensor.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
+def begun_late(tensor: Tensor, by: int = 1) -> Tensor:
+    """Side by side in memory that begins `by` elements late, so that no access may be wide."""
+    room = torch.empty(tensor.numel() + by, dtype=tensor.dtype, device=tensor.device)
+    return room[by:].view(tensor.shape).copy_(tensor)
+
+
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "strided": strided,
     "transposed": transposed,

@@ -20,8 +20,8 @@ from ..core.meta import Meta
 from ..core.plan import Operator
 from ..core.spec import BoolArray, Flag, InOut, Produced, TensorList
 from ..core.spec import Tensor as TensorParam
-from .cases import BENCH, BENCH_GPU, REAL, Data, Sizes, sized, suite
-from .layouts import LAYOUTS, apply
+from .cases import BENCH, BENCH_GPU, REAL, Data, Sizes, TooLarge, sized, suite
+from .layouts import LAYOUTS, apply, begun_late
 
 MOST_ELEMENTS = 1 << 16  # of all tensors of a sample
 LONG, MANY = {BENCH, BENCH_GPU, REAL}, 8
@@ -57,11 +57,18 @@ class Sample:
         return list(self.operator.spec.written(self.args, outs))
 
 
-def sample(operator: Operator, rng: random.Random) -> Sample:
-    """A random small call."""
+def sample(
+    operator: Operator, rng: random.Random, most: int = MOST_ELEMENTS, room: int | None = None, turn: int = 0
+) -> Sample:
+    """A random call of at most so many elements, on torch's default device: a small one, or with sizes whose product
+    fills some of `room`. Another `turn` gives the same call with other values.
+    """
     while True:
-        args, dtype = _begun(operator, rng)
-        if sum(tensor.numel() for tensor in tensors_in(args)) <= MOST_ELEMENTS and _is_legal(operator, args, None):
+        try:
+            args, dtype = _begun(operator, rng, room, turn, most)
+        except TooLarge:  # a weight's two sides may be the same size
+            continue
+        if sum(tensor.numel() for tensor in tensors_in(args)) <= most and _is_legal(operator, args, None):
             break
     count = len(tensors_in(args))
     changes = [*_mixes(operator, rng), *_options(operator, rng)]
@@ -77,15 +84,17 @@ def sample(operator: Operator, rng: random.Random) -> Sample:
     return Sample(operator, dtype, args, _out(operator, args, rng), kept and not expanded)
 
 
-def _begun(operator: Operator, rng: random.Random) -> tuple[list[Any], torch.dtype]:
+def _begun(
+    operator: Operator, rng: random.Random, room: int | None, turn: int, most: int
+) -> tuple[list[Any], torch.dtype]:
     """A case, or arguments of random sizes."""
     cases = [case for case in suite(operator.spec).cases if not case.tags & LONG]
     case, build = rng.choice(cases), sized(operator.spec)
-    dtype, seed = rng.choice(case.dtypes), rng.randrange(1 << 30)
+    dtype, seed = rng.choice(case.dtypes), rng.randrange(1 << 30) + turn
     if build is None or rng.random() > ODDS_OF_SIZES:
         return case.build(dtype, seed), dtype
-    sizes, options = Sizes.of(build).draw(rng)
-    return list(build(*sizes, **options)(Data(dtype, seed))), dtype
+    sizes, options = Sizes.of(build).draw(rng, room)
+    return list(build(*sizes, **options)(Data(dtype, seed, most))), dtype
 
 
 Change = tuple[int, Callable[[Any], Any]]
@@ -138,7 +147,7 @@ def _laid_out(param: Any, value: Any, rng: random.Random) -> Any:
     """The value in another layout; what is only read may also be expanded."""
     if rng.random() > ODDS_OF_LAYOUTS:
         return apply(torch.Tensor.clone, value)
-    layouts = [*LAYOUTS.values(), *([] if isinstance(param, InOut) else [lambda t: _expanded(t, rng)])]
+    layouts = [*LAYOUTS.values(), begun_late, *([] if isinstance(param, InOut) else [lambda t: _expanded(t, rng)])]
     return apply(rng.choice(layouts), value)
 
 
@@ -171,5 +180,6 @@ def _like(meta: Any, dtype: torch.dtype | None, rng: random.Random) -> Any:
     if not isinstance(meta, Meta):
         return [_like(member, dtype, rng) for member in meta]
     plain = torch.empty_strided(meta.shape, meta.strides, dtype=dtype or meta.dtype)
-    layouts = [torch.Tensor.clone, *LAYOUTS.values()]
-    return rng.choice(layouts)(plain) if rng.random() < ODDS_OF_LAYOUTS else plain
+    layouts: list[Callable[..., Any]] = [torch.Tensor.clone, begun_late, *LAYOUTS.values()]
+    laid_out: torch.Tensor = rng.choice(layouts)(plain) if rng.random() < ODDS_OF_LAYOUTS else plain
+    return laid_out

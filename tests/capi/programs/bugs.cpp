@@ -265,6 +265,15 @@ static void wrong_read_after_free(aclrtStream)
     (void)first;
 }
 
+// host-access
+static void wrong_vector_of_device_memory(aclrtStream)
+{
+    const float *memory = static_cast<float *>(device(32));
+    std::vector<float> host;
+    host.assign(memory, memory + 8);  // here
+    aclrtFree(const_cast<float *>(memory));
+}
+
 // destroyed-too-early
 static void wrong_output_destroyed_between_the_phases(aclrtStream stream)
 {

@@ -1,8 +1,8 @@
-"""Where the processor's device memory lies: a range of addresses of its own, which no other memory ever shares.
+"""Where memory lies that the runtime hands out on a processor: ranges of addresses which no other memory ever shares.
 
-So an address tells what it is, also long after its block was freed. In a checked run the memory is mapped twice:
-kernels and copies work at one place, and the addresses that the program gets lie at the other, where nobody may read or
-write.
+Device memory has one and host memory another. So an address tells what it is, also long after its block was freed. In a
+checked run device memory is mapped twice: kernels and copies work at one place, and the addresses that the program gets
+lie at the other, where nobody may read or write.
 
     address of the program + shift = address of the memory; shift is 0 if it is not guarded
 
@@ -143,17 +143,18 @@ def close_pages() -> None:
         _libc.mprotect(opened.pop(), mmap.PAGESIZE, _NOTHING)
 
 
-def find(*, guarded: bool) -> Arena | None:
-    """The process's range, made when first asked for; None where the system cannot give one."""
-    if guarded not in _arenas:
+def find(what: str, *, guarded: bool) -> Arena | None:
+    """The process's range for a kind of memory, made when first asked for; None where the system cannot give one."""
+    key = what, guarded
+    if key not in _arenas:
         try:
-            _arenas[guarded] = Arena(guarded=guarded)
+            _arenas[key] = Arena(guarded=guarded)
         except (OSError, AttributeError):  # another system than Linux, or a limit on addresses
-            _arenas[guarded] = None
-    return _arenas[guarded]
+            _arenas[key] = None
+    return _arenas[key]
 
 
-_arenas: dict[bool, Arena | None] = {}
+_arenas: dict[tuple[str, bool], Arena | None] = {}
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)

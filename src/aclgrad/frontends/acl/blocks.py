@@ -3,7 +3,7 @@
 The engine decides where device memory is. A block remembers the size that was asked for; what is allocated is that size
 rounded up to 32 plus 32 bytes, as the device does. Nothing finds a freed block any more, but work that already holds
 its tensor keeps the memory itself alive. Small freed blocks are kept aside for a while, so that a stale pointer is
-recognised and cannot hit what the address was reused for.
+told with its block and cannot hit what the address was reused for; any other is known by the range it lies in.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Heap:
     """The live blocks of one kind of memory, `what`.
 
     `obtain(nbytes, device)` gets more of it, as an address and a tensor; `available(device, used)` says how much there
-    is beside what is in use.
+    is beside what is in use; `owns(address)` says whether an address can be such memory only, now or once.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Heap:
         what: str,
         obtain: Callable[[int, int], tuple[int, torch.Tensor]],
         available: Callable[[int, int], int],
+        owns: Callable[[int], bool],
         leak: findings.Kind,
     ) -> None:
         self.what = what
@@ -101,6 +102,7 @@ class Heap:
         self.used = 0
         self._obtain = obtain
         self._available = available
+        self._owns = owns
         self._leak = leak
         self._origins: dict[int, Place | None] = {}
         self._blocks: dict[int, Block] = {}
@@ -182,7 +184,7 @@ class Heap:
             if block is None:
                 if address == 0:
                     raise NullArgument("the data address is null, expected device memory")
-                freed = self.find(address) is not None or engines.current.owns(address)
+                freed = self.find(address) is not None or self._owns(address)
                 found = f"in a freed {self.what} block" if freed else f"in no {self.what} block"
                 raise DeviceMemoryError(f"address {address:#x} is {found}, expected a live one")
             view = block.view(address, shape, strides, offset, dtype)
@@ -222,15 +224,10 @@ class Heap:
     def _not_a_start(self, name: str, address: int) -> str:
         inside = self.find(address)
         if inside is None:
-            found = "in a freed block" if engines.current.owns(address) else "in no block"
+            found = "in a freed block" if self._owns(address) else "in no block"
         else:
             found = f"{address - inside.address} bytes inside a {'live' if inside.alive else 'freed'} block"
         return f"{name} {address:#x} is {found}, expected the start of a live {self.what} block"
-
-
-def _host_memory(nbytes: int, _: int) -> tuple[int, torch.Tensor]:
-    memory = engines.current.host_memory(nbytes)
-    return memory.data_ptr(), memory
 
 
 _host_capacity = physical_memory()
@@ -239,11 +236,13 @@ DEVICE = Heap(
     "device",
     lambda nbytes, device: engines.current.device_memory(nbytes, device),
     lambda device, used: engines.current.free_memory(device, used),
+    lambda address: engines.current.owns(address),
     findings.Kind.DEVICE_MEMORY_LEAKED,
 )
 HOST = Heap(
     "host",
-    _host_memory,
+    lambda nbytes, _: engines.current.host_memory(nbytes),
     lambda _, used: _host_capacity - used,
+    lambda address: engines.current.owns_host(address),
     findings.Kind.HOST_MEMORY_LEAKED,
 )

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from . import engines, findings, ordering
+from . import engines, findings, ordering, reports
 from .arguments import INT32_MAX, INT32_MIN, integer
 from .blocks import DEVICE
 from .boundary import AclRuntimeError, Mistake, tolerate
@@ -67,7 +67,7 @@ class Context:
         STREAMS.discard(self.default_handle)
         for stream in self.all_streams():
             ordering.abandoned(stream)
-            stream.close()
+            _end(stream)
         self.streams.clear()
 
 
@@ -171,11 +171,20 @@ def destroy_stream(handle: Any, *, force: bool = False) -> None:
         context.streams.pop(int(handle), None)
     if force:
         stream.drop()
-    stream.close()
+        reports.forget(stream)
+    _end(stream)
     tasks = ordering.closed(stream)
     if tasks and not force:
         waited = "expected aclrtSynchronizeStream before"
         tolerate(Kind.STREAM_DESTROYED_BUSY, f"nothing has waited for {tasks[0]}, {waited}")
+
+
+def _end(stream: Stream) -> None:
+    """Finish a stream's work and close it."""
+    if reports.has_subscriber(stream):
+        reports.finish(stream.wait, stream)
+        reports.forget(stream)
+    stream.close()
 
 
 def default_handle() -> int:

@@ -67,6 +67,8 @@ def configure(configuration: Any) -> None:
     if unknown:
         logger.warning("aclInit: %s of the %s section has no effect here", ", ".join(unknown), SECTION)
     if PATH not in section:
+        if chosen["dump_op_switch"] == "on":
+            raise _refused(f"dump_op_switch is 'on' without a {PATH}, expected the folder to dump into")
         return
     place = section[PATH]
     if not isinstance(place, str) or not Path(place).is_dir() or not os.access(place, os.W_OK):

@@ -62,10 +62,7 @@ class CpuEngine:
 
     def device_memory(self, nbytes: int, device: int) -> tuple[int, torch.Tensor]:  # noqa: ARG002
         """(address as the program has it, uninitialised memory); out of the program's reach in a checked run."""
-        if self._arena is None:
-            memory = self.host_memory(nbytes)
-            return memory.data_ptr(), memory
-        return self._arena.take(nbytes)
+        return _taken(self._arena, nbytes)
 
     def can_reach(self, device: int, other: int) -> bool:  # noqa: ARG002
         """True: all memory is the processor's."""
@@ -75,9 +72,13 @@ class CpuEngine:
         """True for an address of the range that is device memory's alone."""
         return self._arena is not None and address in self._arena
 
-    def host_memory(self, nbytes: int) -> torch.Tensor:
-        """Uninitialised memory for copies."""
-        return torch.empty(nbytes, dtype=torch.uint8, device="cpu")
+    def host_memory(self, nbytes: int) -> tuple[int, torch.Tensor]:
+        """(address, uninitialised memory) for copies."""
+        return _taken(self._host_arena, nbytes)
+
+    def owns_host(self, address: int) -> bool:
+        """True for an address of the range that is such memory's alone."""
+        return self._host_arena is not None and address in self._host_arena
 
     def stream(self, device: int, *, is_default: bool) -> Stream:  # noqa: ARG002
         """A new stream, or the one that the null handle is to mean."""
@@ -97,10 +98,19 @@ class CpuEngine:
 
     def renew(self) -> None:
         """Nothing is in use: take memory that is guarded or not, as the run is checked or not."""
-        self._arena = arena.find(guarded=findings.strict)
+        self._arena = arena.find("device", guarded=findings.strict)
+        self._host_arena = arena.find("host", guarded=False)
 
     def settle(self) -> None:
         """Make memory safe to free: jobs here keep what they use alive."""
+
+
+def _taken(where: arena.Arena | None, nbytes: int) -> tuple[int, torch.Tensor]:
+    """(address, uninitialised memory) from a range of addresses, or from anywhere if there is none."""
+    if where is not None:
+        return where.take(nbytes)
+    memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
+    return memory.data_ptr(), memory
 
 
 class HostMark(Mark):

@@ -65,9 +65,14 @@ class CudaEngine:
     def renew(self) -> None:
         """Nothing depends on the kind of run."""
 
-    def host_memory(self, nbytes: int) -> torch.Tensor:
+    def host_memory(self, nbytes: int) -> tuple[int, torch.Tensor]:
         """Page-locked memory, which copies without a detour."""
-        return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=self._type == "cuda")
+        memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=self._type == "cuda")
+        return memory.data_ptr(), memory
+
+    def owns_host(self, address: int) -> bool:  # noqa: ARG002
+        """True for none: torch decides where such memory lies."""
+        return False
 
     def stream(self, device: int, *, is_default: bool) -> Stream:
         """A new stream, or torch's default one."""

@@ -56,8 +56,11 @@ class Engine(Protocol):
     def owns(self, address: int) -> bool:
         """True for an address that can be device memory only, now or once."""
 
-    def host_memory(self, nbytes: int) -> torch.Tensor:
-        """Uninitialised host memory, in a form that copies quickly."""
+    def host_memory(self, nbytes: int) -> tuple[int, torch.Tensor]:
+        """(address, uninitialised memory) of the host, in a form that copies quickly."""
+
+    def owns_host(self, address: int) -> bool:
+        """True for an address that can be such host memory only, now or once."""
 
     def stream(self, device: int, *, is_default: bool) -> Stream:
         """A new stream, or the one that the null handle is to mean."""

@@ -54,7 +54,7 @@ _installed = False
 def install() -> None:
     """Handle faults from now on, where there is guarded memory and the processor is known."""
     global _installed
-    guarded = arena.find(guarded=True) if sys.platform == "linux" and _PROGRAM_COUNTER is not None else None
+    guarded = arena.find("device", guarded=True) if sys.platform == "linux" and _PROGRAM_COUNTER is not None else None
     if guarded is None or _installed:
         return
     action = _Action(handler=ctypes.cast(_entry, ctypes.c_void_p), flags=_SA_SIGINFO)
@@ -72,7 +72,7 @@ def uninstall() -> None:
 
 def _handle(number: int, info: int, context: int) -> None:
     address = ctypes.c_size_t.from_address(info + _SI_ADDR).value
-    guarded = arena.find(guarded=True)
+    guarded = arena.find("device", guarded=True)
     if guarded is None or address not in guarded or not findings.strict:
         _leave_to_others(number, info, context)
         return

@@ -153,6 +153,9 @@ def begin() -> None:
         _reported.clear()
         _entries.clear()
         _entries.update(fresh)
+    if strict and journal.is_kept():
+        where = place()
+        journal.begin(() if where is None else where.frames())
 
 
 def conclude(occasion: str) -> None:

@@ -2,7 +2,8 @@
 
 Every process appends to a file of its own. A line is written for each mistake when it is found first, so that a program
 that crashes has told of it, and for everything at the end; lines of one kind and place supersede each other up to the
-next conclusion. With a journal nothing is written to stderr.
+next conclusion. Each life of the runtime begins with a line, so that a process is known that has not concluded. With a
+journal nothing is written to stderr.
 """
 
 from __future__ import annotations
@@ -26,11 +27,20 @@ def is_kept() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
+def begin(stack: Sequence[str]) -> None:
+    """The runtime is initialised, by these calls."""
+    _append([json.dumps({"begun": stack})])
+
+
 def write(found: Iterable[Finding], occasion: str = "") -> None:
     """Append findings; with an occasion they are final."""
     lines = [json.dumps({**as_data(finding), "final": bool(occasion)}) for finding in found]
     if occasion:
         lines.append(json.dumps({"occasion": occasion}))
+    _append(lines)
+
+
+def _append(lines: Iterable[str]) -> None:
     path = Path(os.environ[VARIABLE], f"{os.getpid()}.jsonl")
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -62,18 +72,26 @@ def from_data(data: dict[str, Any]) -> Finding:
 
 
 def read(folder: Path) -> Sequence[Finding]:
-    """What all processes have found: what is final, and what a process told that ended before it could conclude."""
+    """What all processes have found: what is final, and what a process told that ended before it could conclude.
+
+    Such a process has not finalised the runtime, which is a finding itself.
+    """
     return [finding for path in sorted(folder.glob("*.jsonl")) for finding in _of_process(path)]
 
 
 def _of_process(path: Path) -> Iterator[Finding]:
+    from .findings import Finding
+
     pending: list[Finding] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             data = json.loads(line)
         except ValueError:  # the process was ended while it wrote
             continue
-        if "occasion" in data:
+        if "begun" in data:
+            kind, stack = Kind.NOT_FINALISED, tuple(data["begun"])
+            pending.append(Finding(kind, stack[0] if stack else None, kind.meaning, 1, 0, stack))
+        elif "occasion" in data:
             pending.clear()
         elif data["final"]:
             yield from_data(data)

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.errors import InvalidArgument, WrongType
 from ...core.profile import current_profile
 from ...core.soc import current_soc
-from . import boundary, dumping, faults, findings
+from . import boundary, dumping, faults, findings, reports
 from .arguments import integer, member, optional_path, shown
 from .boundary import AclRuntimeError, after, code_only, instead, logger, runtime_call, take_message
 from .devices import configure_engine, synchronize_streams
@@ -165,7 +165,7 @@ def _end() -> None:
         findings.conclude("aclFinalize")
         faults.uninstall()
     try:
-        synchronize_streams()
+        reports.finish(lambda seconds: synchronize_streams(seconds=seconds))
     except AclRuntimeError as failure:
         logger.warning("finalised after a failure that no synchronisation has reported: %s", failure)
     dumping.configure(None)

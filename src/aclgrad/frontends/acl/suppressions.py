@@ -10,12 +10,16 @@ one, all places are meant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from .findings import Finding
 from .kinds import Kind
+
+_COMMENT = re.compile(r"(^|\s)#.*")
+"""A place has a # of its own: that of main::{lambda()#1}."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ def parse(text: str, name: str) -> tuple[Suppression, ...]:
     """
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
-        kind, _, place = line.partition("#")[0].strip().partition(" ")
+        kind, _, place = _COMMENT.sub("", line).strip().partition(" ")
         if not kind:
             continue
         if not any(fnmatchcase(each.title, kind) for each in Kind):

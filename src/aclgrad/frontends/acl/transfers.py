@@ -166,6 +166,11 @@ def refuse_host_to_host(copy: Copy) -> None:
         )
 
 
+def handed_out(pointer: int) -> bool:
+    """True for an address that nobody but the runtime can have given to the program, now or once."""
+    return engines.current.owns(pointer) or engines.current.owns_host(pointer)
+
+
 def require_room(name: str, pointer: int, amount: int, *, write: bool) -> None:
     """Refuse what reaches past the end of the block that an address lies in, or out of the program's own memory."""
     block = DEVICE.find(pointer) or HOST.find(pointer)
@@ -189,8 +194,8 @@ def _doubt_kind(kind: int, sides: Sequence[tuple[str, int, bool, bool]], amount:
 
 
 def _check_alive(name: str, pointer: int, block: Block | None) -> None:
-    """Refuse freed memory, and device addresses that are in no block."""
-    if not block.alive if block is not None else engines.current.owns(pointer):
+    """Refuse freed memory, and addresses that only the runtime hands out and that are in no block."""
+    if not block.alive if block is not None else handed_out(pointer):
         found = "a freed block" if block is not None else "a freed block or past the end of one"
         raise _wrong_memory(name, pointer, found, "live memory")
 

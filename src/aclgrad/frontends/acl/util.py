@@ -21,6 +21,7 @@ from .blocks import DEVICE, HOST, Block
 from .boundary import AclRuntimeError, after, code_only, instead, runtime_call, tolerate
 from .enums import SUCCESS, AclError
 from .findings import Kind
+from .transfers import handed_out
 
 Array = npt.NDArray[Any]
 
@@ -119,10 +120,10 @@ def stop_thread(thread_id: Any) -> int:
 def _check_range(start: int, amount: int, *, write: bool) -> Block | None:
     """Refuse memory that does not exist; the block of memory that belongs to this runtime."""
     block = DEVICE.find(start) or HOST.find(start)
-    if block is None:
+    if block is None and not handed_out(start):
         if not raw.accessible(start, amount, write=write):
             raise InvalidArgument(f"ptr {start:#x} is not mapped for {amount} bytes, expected valid memory", "ptr")
-    elif not block.alive:
+    elif block is None or not block.alive:
         raise InvalidArgument(f"ptr {start:#x} is in a freed block, expected live memory", "ptr")
     elif start + amount > block.end:
         raise InvalidArgument(f"size is {amount}, but ptr has only {block.end - start} bytes left in its block", "size")

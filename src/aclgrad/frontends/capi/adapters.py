@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -19,6 +20,7 @@ from ...core.errors import AclgradError, InvalidArgument, NullArgument
 from ..acl import raw
 from ..acl.boundary import FUNCTIONS, aclnn_status, refusal, remember, runtime_code
 from ..acl.enums import SUCCESS
+from ..acl.places import PACKAGE
 from . import foreign, places
 from .pointers import PAGE, text_at, untouchable
 from .prototypes import COUNTS, NULLABLE_OUTS, Parameter, Prototype, Role, fingerprint, prototypes
@@ -42,8 +44,18 @@ def start(built_for: str, caller: int, tracing: int, embedded: int) -> tuple[Fun
             "run `aclgrad capi build` again"
         )
     places.use(caller, tracing, bool(embedded))
+    if embedded:
+        warnings.formatwarning = _as_a_line
     table = prototypes()
     return (*[adapter(prototype) for prototype in table], foreign_call, app_log, _note_exception)
+
+
+def _as_a_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as a C program's user reads it, to whom Python's files and lines mean nothing."""
+    del category, lineno, line
+    return f"{'aclgrad: ' if filename.startswith(PACKAGE) else ''}{message}\n"
 
 
 def foreign_call(name: int) -> int:

@@ -187,7 +187,9 @@ static void explain_python(const char *program)
 static bool is_runnable(const char *program)
 {
     struct stat found;
-    if (stat(program, &found) != 0) {
+    if (stat(program, &found) != 0 && errno == EACCES) {
+        explain("%s is in a folder that cannot be entered; set ACLGRAD_PYTHON, or build the library anew", program);
+    } else if (stat(program, &found) != 0) {
         explain("there is no Python at %s (%s); set ACLGRAD_PYTHON, or build the library anew", program, strerror(errno));
     } else if (!S_ISREG(found.st_mode)) {
         explain("%s is no file, so no Python; set ACLGRAD_PYTHON, or build the library anew", program);

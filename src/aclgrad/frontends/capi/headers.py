@@ -7,11 +7,12 @@ system's: a declaration that takes any arguments would be worth a warning elsewh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 
 from ..acl.enums import AclError, AclnnStatus, EventFlag, FailureMode, StreamFlag
+from ..acl.rt.query import VERSION
 from . import foreign
 from .foreign import Foreign
 from .prototypes import CALLBACKS, ENUM_TYPES, OPAQUE_TYPES, RUNTIME_HANDLES, Prototype
@@ -39,6 +40,7 @@ _FORWARDING = {
     "acl/acl_base_mdl.h": "acl_base.h",
     "acl/error_codes/rt_error_codes.h": "../acl_base.h",
     "acl/acl_op_api.h": "../aclnn/acl_meta.h",
+    "acl/acl_rt_memory_soma.h": "acl_rt.h",
 }
 """Names under which programs also look for a header."""
 
@@ -123,8 +125,7 @@ def _header(header: str, served: list[Prototype], declared: dict[str, list[Forei
 
 def _declared(header: str, functions: list[Foreign]) -> str:
     """The file beside a header of ours: types, and functions that are only declared."""
-    name = foreign.TYPES.get(header)
-    types = [] if name is None else [(foreign.FOLDER / name).read_text(encoding="utf-8").strip()]
+    types = [(foreign.FOLDER / name).read_text(encoding="utf-8").strip() for name in foreign.TYPES.get(header, ())]
     lines = "\n".join(f"{function};" for function in functions)
     ours = f'#include "{"../" if header.startswith("acl/") else "../../aclnn/"}{header.rpartition("/")[2]}"'
     return _guarded(_beside(header), "\n\n".join([_SYSTEM, ours, _C_LINKAGE, *types, lines, _END_OF_LINKAGE]))
@@ -174,11 +175,13 @@ def _types(header: str) -> list[str]:
             "typedef int aclError;\ntypedef uint16_t aclFloat16;",
             "typedef struct aclDataBuffer aclDataBuffer;\ntypedef struct aclTensorDesc aclTensorDesc;",
             *[_enum(name) for name in _BASE_ENUMS],
-            _constants("int", AclError),
+            *_codes(),
         ]
     if header == "acl/acl_rt.h":
         flags = [*EventFlag.__members__.items(), *StreamFlag.__members__.items(), *FailureMode.__members__.items()]
+        version = zip(("MAJOR", "MINOR", "PATCH"), VERSION, strict=True)
         return [
+            "\n".join([f"#define ACL_{part}_VERSION {number}" for part, number in version]),
             "\n".join([f"typedef void *{name};" for name in RUNTIME_HANDLES]),
             *[_enum(name) for name in ENUM_TYPES if name not in _BASE_ENUMS],
             _RUNTIME_TYPES,
@@ -186,7 +189,7 @@ def _types(header: str) -> list[str]:
         ]
     if header == "aclnn/acl_meta.h":
         opaque = "\n".join([f"typedef struct {name} {name};" for name in OPAQUE_TYPES])
-        return [f"typedef int32_t aclnnStatus;\n{opaque}", _constants("aclnnStatus", AclnnStatus)]
+        return [f"typedef int32_t aclnnStatus;\n{opaque}", _constants("aclnnStatus", AclnnStatus.__members__)]
     return []
 
 
@@ -200,8 +203,19 @@ def _enum(name: str) -> str:
     return f"typedef enum {{\n{members}\n}} {name};"
 
 
-def _constants(c_type: str, enum: type[IntEnum]) -> str:
-    return "\n".join([f"static const {c_type} {name} = {m.value};" for name, m in enum.__members__.items()])
+def _constants(c_type: str, members: Mapping[str, IntEnum]) -> str:
+    return "\n".join([f"static const {c_type} {name} = {m.value};" for name, m in members.items()])
+
+
+def _codes() -> list[str]:
+    """aclError's codes: those of the runtime are macros, which C takes for a case of a switch, the others variables."""
+    members = AclError.__members__.items()
+    of_runtime = [f"#define {name} {m.value}" for name, m in members if name.startswith(_OF_RUNTIME)]
+    others = {name: m for name, m in members if not name.startswith(_OF_RUNTIME)}
+    return [_constants("int", others), "\n".join(of_runtime)]
+
+
+_OF_RUNTIME = "ACL_ERROR_RT_"
 
 
 def _declaration(prototype: Prototype) -> str:

@@ -19,8 +19,13 @@ from ..acl.places import DEEPEST, Place, PythonPlace, python_place
 
 KEPT_PLACES = 1 << 14
 _ENTRY = "main"
-_FOREIGN = re.compile(r"^(libc|libpthread|ld-linux[^/]*|libffi|libpython[\d.]*|_ctypes\.[^/]*)\.so(\.[\d.]+)?$")
+_FOREIGN = re.compile(
+    r"^(libc|libpthread|libstdc\+\+|libc\+\+|ld-linux[^/]*|libffi|libpython[\d.]*|_ctypes\.[^/]*)\.so(\.[\d.]+)?$"
+)
 """Libraries that call the program or are called by it on the way here, and are none of it."""
+_SYSTEM_HEADER = re.compile(r"(/usr/include/|.*/include/c\+\+/)")
+"""What a program has compiled in from there is no line of its own: std::copy and what it is made of."""
+_MOST_FAULT_CALLS = 128
 
 _RELOCATABLE = 3  # ET_DYN of an ELF file: addresses count from where it was loaded
 
@@ -64,6 +69,7 @@ class CPlace(Place):
             frames += _texts[address]
             if frames and frames[-1].endswith(f" in {_ENTRY}"):
                 break
+        frames = [frame for frame in frames if not _SYSTEM_HEADER.match(frame)] or frames
         if self._python is not None:
             frames += self._python.frames()
         return tuple(frames[:DEEPEST]) or tuple(f"{address:#x}" for address in self._addresses[:1])
@@ -105,11 +111,11 @@ def use(caller: int, tracing: int, embedded: bool) -> None:
 
 def _place_of_fault(counter: int) -> Place:
     """The calls that led to an instruction of the program, seen from inside a signal handler."""
-    addresses = (ctypes.c_void_p * 128)()
+    addresses = (ctypes.c_void_p * _MOST_FAULT_CALLS)()
     count = _libc.backtrace(addresses, len(addresses))
     calls = [address or 0 for address in addresses[:count]]
     outer = calls[calls.index(counter) + 1 :] if counter in calls else []
-    return CPlace((counter + 1, *outer[: DEEPEST - 1]))  # a return address lies behind its call
+    return CPlace((counter + 1, *outer))  # a return address lies behind its call
 
 
 _texts: dict[int, list[str]] = {}

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..acl import formats, journal, suppressions
-from ..acl.findings import VARIABLE, merged
+from ..acl.findings import VARIABLE, Kind, merged
 
 FOUND = 1
 SIGNALLED = 128
@@ -44,9 +44,12 @@ def check(
             raise typer.BadParameter(f"{path} has no folder to be written to", param_hint="--report")
     known = tuple(line for path in suppress or () for line in _known(path))
     with tempfile.TemporaryDirectory(prefix="aclgrad-check-") as folder:
-        status = _run(command, Path(folder))
+        ended = _run(command, Path(folder))
         was_checked = any(Path(folder).iterdir())
         found = merged(journal.read(Path(folder)))
+    if ended < 0:  # killed, as its status tells
+        found = tuple(finding for finding in found if finding.kind is not Kind.NOT_FINALISED)
+    status = SIGNALLED - ended if ended < 0 else ended  # as a shell has it
     counting, accepted, unused = suppressions.divide(found, known)
     outcome = formats.Outcome(command, status, counting, accepted)
     for path in report or ():
@@ -72,17 +75,16 @@ def _known(path: Path) -> tuple[suppressions.Suppression, ...]:
 
 
 def _run(command: list[str], folder: Path) -> int:
-    """The exit status of a program that keeps a journal in a folder, as a shell has it."""
+    """The exit status of a program that keeps a journal in a folder; negative for the signal that killed it."""
     words = [sys.executable, *command] if command[0].endswith(".py") else command
     environment = {**os.environ, VARIABLE: "1", journal.VARIABLE: str(folder)}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program gets it, too, and decides
     try:
-        status = subprocess.call(words, env=environment, preexec_fn=_with_interrupts)  # noqa: S603
+        return subprocess.call(words, env=environment, preexec_fn=_with_interrupts)  # noqa: S603
     except OSError as error:
         raise typer.BadParameter(f"{words[0]} cannot be run: {error}", param_hint="COMMAND") from None
     finally:
         signal.signal(signal.SIGINT, before)
-    return SIGNALLED - status if status < 0 else status
 
 
 def _with_interrupts() -> None:

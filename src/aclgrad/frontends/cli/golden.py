@@ -12,16 +12,17 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from ...core.errors import BadDump, InvalidArgument
+from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.registry import operators
 from ...frontends.dumps.files import FORMATS
-from ...testing.cases import Data
+from ...testing.cases import Data, suite
 from ...testing.data.calls import Call, drawn, of_case
 from ...testing.data.described import arguments, dtype_named, read_arguments
 from ...testing.data.dumps import read_manifest
 from ...testing.data.golden import MANIFEST, MSPROBE, bytes_of, write_golden
 from ...testing.vendor import ADAPTERS
-from ..tables import wide_console
+from ..tables import show, wide_console
 from .names import find
 
 KINDS = (*FORMATS, MSPROBE, *ADAPTERS)
@@ -29,19 +30,31 @@ KINDS = (*FORMATS, MSPROBE, *ADAPTERS)
 
 def golden(
     name: Annotated[str, typer.Argument(help="An operator, by its Python or its aclnn name.")],
-    out: Annotated[Path, typer.Option(help="The folder to write into; for plain data it must be empty, or hold such.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write into; for plain data it must be empty, or hold such.")
+    ] = None,
     case: Annotated[str | None, typer.Option(help="A named case; the operator's first without it.")] = None,
     args: Annotated[Path | None, typer.Option(help="A JSON file that describes the arguments.")] = None,
     random: Annotated[int | None, typer.Option(help="So many calls with sizes and options drawn at random.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of whatever is drawn.")] = 0,
     dtype: Annotated[str | None, typer.Option(help="The dtype of the main argument, such as float16.")] = None,
     data_format: Annotated[str, typer.Option("--format", help=f"The files: {', '.join(KINDS)}.")] = FORMATS[0],
+    cases: Annotated[bool, typer.Option("--cases", help="List the named cases, and write nothing.")] = False,
 ) -> None:
     """Write a call's inputs, its true outputs in float64 and rounded, and a manifest.
 
     With --format ttk or atk: the files that CANN's test kits TTK and ATK load, which compute the outputs themselves.
     """
     operator, console = find(name, operators), wide_console()
+    if cases:
+        rows = [
+            (case.name, ", ".join(map(dtype_name, case.dtypes)), ", ".join(sorted(case.tags)))
+            for case in suite(operator.spec).cases
+        ]
+        show(console, operator.spec.name, ("--case", "--dtype", "used as"), rows)
+        return
+    if out is None:
+        raise typer.BadParameter("expected a folder to write into", param_hint="--out")
     if data_format not in KINDS:
         raise typer.BadParameter(
             f"{data_format!r} is unknown, expected one of {', '.join(KINDS)}", param_hint="--format"
@@ -96,7 +109,7 @@ def _clear(out: Path) -> None:
 def _write(console: Console, operator: Operator, calls: Iterable[Call], out: Path, data_format: str) -> None:
     calls = list(calls)
     columns = (TextColumn("{task.description:<32}"), BarColumn(), DownloadColumn(binary_units=True))
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=sum(bytes_of(operator, call.args) for call in calls))
         for call in calls:
             place = out if len(calls) == 1 else out / call.name

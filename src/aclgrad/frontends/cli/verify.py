@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from ...core.errors import BadDump, InvalidArgument
+from ...core.errors import AclgradError, BadDump, InvalidArgument
 from ...core.plan import Operator
 from ...core.registry import operators
 from ...testing.precision.kinds import RULE
@@ -49,18 +51,52 @@ def verify(
     seed: Annotated[int, typer.Option(help="With a list: the seed of the values that are drawn.")] = 0,
 ) -> None:
     """Judge outputs of an operator: exit code 0 right, 1 not precise enough, 2 cannot compare."""
+    with _no_verdict():
+        _verify(name, dump, inputs, baseline, standard, level, report or (), call, atk, ttk, backend, seed)
+
+
+@contextmanager
+def _no_verdict() -> Iterator[None]:
+    """Whatever is raised ends with 2: Python's own exit code would read as a verdict."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except AclgradError as refusal:
+        typer.echo(f"aclgrad: {refusal}", err=True)
+        raise typer.Exit(INCOMPARABLE) from None
+    except Exception:  # noqa: BLE001  whatever it is, it is no verdict
+        traceback.print_exc()
+        typer.echo("aclgrad: nothing was judged: this is an error of aclgrad itself", err=True)
+        raise typer.Exit(INCOMPARABLE) from None
+
+
+def _verify(
+    name: str,
+    dump: Path | None,
+    inputs: Path | None,
+    baseline: Path | None,
+    standard: str,
+    level: str,
+    report: Sequence[Path],
+    call: str | None,
+    atk: Path | None,
+    ttk: Path | None,
+    backend: str | None,
+    seed: int,
+) -> None:
     operator, console = find(name, operators), wide_console()
     for value, known, flag in ((standard, list(standards()), "--standard"), (level, LEVELS, "--level")):
         if value not in known:
             raise typer.BadParameter(f"{value!r} is unknown, expected one of {', '.join(known)}", param_hint=flag)
-    for path in report or ():
+    for path in report:
         if path.suffix not in FORMS:
             raise typer.BadParameter(f"{path} ends with none of {', '.join(FORMS)}", param_hint="--report")
     lists = {"atk": atk, "ttk": ttk}
     if given := {kind: path for kind, path in lists.items() if path is not None}:
         if len(given) > 1 or inputs or baseline or call:
             raise typer.BadParameter("a list of cases stands alone or with --dump", param_hint="--atk, --ttk")
-        _verify_list(console, operator, given, dump, backend, seed, standard, level, report or ())
+        _verify_list(console, operator, given, dump, backend, seed, standard, level, report)
         return
     if dump is None or backend is not None:
         raise typer.BadParameter("expected a folder of outputs, or a list of cases", param_hint="--dump, --atk, --ttk")
@@ -72,7 +108,7 @@ def verify(
             )  # fmt: skip
     except BadDump as fault:
         found = Report.of_fault(operator.spec, standard, level, str(fault))
-    finish(console, found, report or ())
+    finish(console, found, report)
 
 
 def _verify_list(
@@ -94,7 +130,7 @@ def _verify_list(
     except InvalidArgument as mistake:
         raise typer.BadParameter(str(mistake), param_hint=f"--{kind}") from None
     columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(cases))
 
         def tell(name: str) -> None:

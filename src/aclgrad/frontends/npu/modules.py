@@ -30,7 +30,7 @@ class Named(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        shown = ", ".join(word for word in self._names if not word.startswith("__"))
+        shown = ", ".join(sorted((word for word in self._names if not word.startswith("__")), key=str.isupper))
         raise AttributeError(f"{self.__name__} of aclgrad.npu has no {name}, expected one of: {shown}", name=name)
 
     def __dir__(self) -> list[str]:

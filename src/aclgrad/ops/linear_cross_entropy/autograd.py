@@ -17,6 +17,7 @@ from ...core.autograd import Gradient, again
 from ...core.dispatch import is_plain
 from ...core.plan import Operator
 from ...core.textbook import textbook
+from .scale import scale_
 from .spec_training import OF_TOKENS, OPTIONS, STATISTICS, counts, losses, together
 
 MATRICES = ("input", "weight", "bias")
@@ -95,7 +96,7 @@ def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
     if gradient.dim() < 2 or not is_plain(factor, gradient):
         return (gradient.to(factor.dtype) * factor).to(gradient.dtype)  # as `scale_` rounds
-    torch.ops.aclgrad.scale_(gradient, factor)
+    scale_(gradient, factor)
     return gradient
 
 

@@ -22,7 +22,7 @@ from . import reference, spec, spec_training
 def normalised(*arguments: Any) -> Tensor:
     """`Normalised` of these arguments, also in forward mode and where a transform of `torch.func` is active."""
     if forward_ad._current_level >= 0:
-        return _formula(*arguments)
+        return formula(*arguments)
     node = _Transformed if torch._C._are_functorch_transforms_active() else Normalised
     return node.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -32,7 +32,7 @@ def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
     output, mean, invstd = found
     if forward_ad._current_level >= 0:
         x, weight, bias, eps = arguments
-        return _formula(x, weight, bias, eps)
+        return formula(x, weight, bias, eps)
     if torch._C._are_functorch_transforms_active():
         return _TrainedInTransforms.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
     if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in arguments[:3]):
@@ -64,7 +64,7 @@ class Trained(torch.autograd.Function):
         results = [gradient if wanted else None for gradient, wanted in zip(found, wants, strict=True)]
         if torch.is_grad_enabled():
             bias = torch.zeros_like(mean) if wants[2] else None  # its values are of no interest
-            results = again(_formula, (x, weight, bias, ctx.eps), gradients, (*results, None))[:3]
+            results = again(formula, (x, weight, bias, ctx.eps), gradients, (*results, None))[:3]
         return None, None, None, *results, None
 
 
@@ -105,7 +105,7 @@ class Normalised(torch.autograd.Function):
             found = _gradients(ctx, grad)
         bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
         inputs = (x, weight, bias, *[None] * 3, ctx.eps)
-        return tuple(again(_formula, inputs, gradients, (*found, *[None] * 4)))
+        return tuple(again(formula, inputs, gradients, (*found, *[None] * 4)))
 
 
 def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
@@ -123,7 +123,7 @@ def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
     return [grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None]
 
 
-def _formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+def formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
     """The same in torch's own operations, from the batch alone."""
     wide = torch.promote_types(x.dtype, torch.float32)
     *_, eps = rest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -102,6 +104,12 @@ def eager_elemt_backward(
     return run
 
 
+def aten_gather(x: Tensor, mean: Tensor, invstd: Tensor, *others: Any) -> Prepared:
+    """The operator behind nn.SyncBatchNorm, which takes float32 statistics of half batches alone."""
+    statistics = mean.float(), invstd.float()
+    return lambda: torch.batch_norm_gather_stats_with_counts(x, *statistics, *others)
+
+
 def aten_elemt_backward(
     grad_out: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None,
     sum_dy: Tensor, sum_dy_xmu: Tensor, counter: Tensor,
@@ -136,7 +144,7 @@ PEERS: dict[str, tuple[Peer, ...]] = {
     ),
     "batch_norm_gather_stats_with_counts": (
         Peer("eager torch", eager_gather, devices=CPU),
-        Peer("aten", lambda *args: lambda: torch.batch_norm_gather_stats_with_counts(*args), devices=CUDA),
+        Peer("aten", aten_gather, devices=CUDA),
     ),
     "batch_norm_elemt": (
         Peer("eager torch", eager_elemt, devices=CPU),

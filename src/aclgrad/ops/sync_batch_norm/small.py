@@ -6,11 +6,17 @@ layer does not depend on where zero is, so it is given x less a constant near it
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from ...core.autograd import again
 from .._shared.small import REFUSALS, is_exact, is_served
+from .autograd import formula
 
 FLAT, PLANES = 1 << 16, 1 << 14
 """Elements up to which that is quicker in training: of batches [N, C], and of those with planes."""
@@ -43,13 +49,31 @@ def by_the_batch(
         return None
     near = input.detach().mean(0 if flat else (0, *range(2, input.dim())), keepdim=True)
     moved = None if mean is None else torch.empty_like(mean)  # by the mean of what is left, which is of no use
+    away = input - near
     try:
-        output, left, _ = torch.native_batch_norm(input - near, weight, bias, moved, var, True, momentum, eps)
+        output, left, _ = torch.native_batch_norm(away, weight, bias, moved, var, True, momentum, eps)
     except REFUSALS:  # said better where a kernel does it
         return None
     if mean is not None:
         mean.lerp_(left.detach() + near.flatten(), momentum)
+    if output.grad_fn is not None:
+        _restate(output.grad_fn, away, weight, bias, eps)
     return output
+
+
+def _restate(node: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
+    """Have torch's gradient differentiated by our formula.
+
+    For torch's own the statistics are constants, which makes every derivative from the third on wrong.
+    """
+    kept = weakref.ref(x)  # by the node, as long as it can run
+
+    def restated(found: Sequence[Any], upstream: Sequence[Any]) -> tuple[Any, ...] | None:
+        if not torch.is_grad_enabled():
+            return None
+        return tuple(again(formula, (kept(), weight, bias, eps), upstream[:1], (*found, None))[:-1])
+
+    node.register_hook(restated)
 
 
 def by_running_statistics(

@@ -17,7 +17,7 @@ from ..cases import EDGE, SMOKE, is_documented, sized, suite
 from ..data.calls import drawn
 from ..layouts import apply
 from ..precision.kinds import RULE
-from ..precision.standards import LEVELS, Asked, standard_named
+from ..precision.standards import LEVELS, Asked, asked
 from ..report.model import Report
 from .checks import BORDERS, CHECKS, NUMBERS, RANDOM, Trial, numbers, scattered, unable
 from .subjects import Sizes, Subject, subjects
@@ -44,8 +44,9 @@ def check_gradient(
     """Try somebody's kernel as the package's own are tried, and judge it by the operator's contract.
 
     `fn` takes the arguments in the document's order, with the shapes that the operator's documentation gives, and
-    returns the outputs: a function or an op of torch's. With a keyword `out` it is also given memory. A C function
-    (of `ctypes`) gets addresses and what `sizes(*args)` returns. A mapping has a function for each dtype.
+    returns the outputs, of torch or numpy. It is a function or an op of torch's; with a keyword `out` it is also given
+    memory. A C function (of `ctypes`) gets addresses and what `sizes(*args)` returns. A mapping has a function for
+    each dtype.
 
     Looked at are numbers (the operator's named cases), borders (empty, one element, Inf and NaN, one past a block),
     random calls (`samples` for each dtype, from a seed), inputs left alone, determinism, layouts, outputs written in
@@ -65,7 +66,7 @@ def check_gradient(
     ('borders', 'kinks float32', 30)
     """
     operator = op if isinstance(op, Operator) else find(op if isinstance(op, str) else op.__name__)
-    standard_named(standard)
+    wanted = asked(standard, level)
     for name in without:
         if name not in NAMES:
             raise InvalidArgument(f"without has {name!r}, expected some of {', '.join(NAMES)}", "without")
@@ -80,7 +81,7 @@ def check_gradient(
     reasons = {name: "not wanted" if name in without else unable(name, operator, one) for name in NAMES}
     report.left_out = {name: why for name, why in reasons.items() if why is not None}
     with torch.device(device):
-        for trial in _trials(operator, table, cases, samples, seed, Asked(standard, level)):
+        for trial in _trials(operator, table, cases, samples, seed, wanted):
             if tell is not None:
                 tell(trial.name)
             if trial.kind not in report.left_out:

@@ -8,13 +8,16 @@ from _ctypes import CFuncPtr
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.errors import InvalidArgument
+from ...core.errors import BadDump, InvalidArgument
+from ...core.memory import tensors_in
 from ...core.meta import dtype_name
 from ...core.plan import Operator, allocated
 from ...core.spec import OpSpec, OutList
+from ..verification.arrays import as_tensors, require_values
 
 Sizes = Callable[..., Sequence[int]]
 
@@ -76,7 +79,7 @@ class InPython:
         """Call it."""
         spec = self.spec
         given = {} if outs is None else {"out": outs[0] if len(outs) == 1 else tuple(outs)}
-        found = self.fn(*args, **given)
+        found = _readable(self.fn(*args, **given))
         if not spec.outs:
             return list(spec.written(args, []))
         if found is None and outs is not None:
@@ -89,6 +92,17 @@ class InPython:
         if len(results) > len(spec.outs):
             raise Misfit(f"returned {len(results)} results, expected {len(spec.outs)}: {', '.join(spec.out_names)}")
         return list(spec.written(args, [*results, *[None] * (len(spec.outs) - len(results))]))
+
+
+def _readable(found: Any) -> Any:
+    """What a function returned, arrays of numpy as tensors."""
+    try:
+        found = as_tensors(found) if isinstance(found, np.ndarray | list | tuple) else found
+        for tensor in tensors_in([found]):
+            require_values("a result", tensor)
+    except BadDump as fault:
+        raise Misfit(str(fault)) from None
+    return found
 
 
 class InC:

@@ -7,7 +7,8 @@ described by its shape and dtype and by where its values come from: a range to d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,7 +30,22 @@ SHORT = {
 }  # fmt: skip
 """How the vendor's lists, and people, call dtypes."""
 
+NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
+"""What is raised where a description makes no sense, or asks for more memory than there is."""
+
 _WORDS = ("shape", "dtype", "range", "normal", "values", "file")
+
+
+@contextmanager
+def understood(label: str) -> Iterator[None]:
+    """Where a description is followed: what makes no sense in it is told with its name."""
+    try:
+        yield
+    except NONSENSE as fault:
+        if isinstance(fault, InvalidArgument):
+            raise
+        words = str(fault).partition("\n")[0]
+        raise InvalidArgument(f"{label} cannot be understood: {type(fault).__name__}: {words}", label) from None
 
 
 @dataclass(frozen=True)
@@ -103,13 +119,24 @@ def drawn_from(label: str, told: Mapping[str, Any], folder: Path = Path()) -> Dr
         raise InvalidArgument(f"{label} {wrong}, expected a tensor by {', '.join(_WORDS)}", label)
     dtype = dtype_named(str(told["dtype"]), label)
     values = told.get("values")
-    shape = told["shape"] if "shape" in told else torch.tensor(values).shape
+    shape = shape_of(label, told["shape"]) if "shape" in told else tuple(torch.tensor(values).shape)
     low, high, only = limits(label, told.get("range", (0, 1) if dtype == torch.bool else (-1, 1)))
     normal = told.get("normal")
     return Drawn(
-        tuple(map(int, shape)), dtype, low, high, None if normal is None else (float(normal[0]), float(normal[1])),
+        shape, dtype, low, high, None if normal is None else (float(normal[0]), float(normal[1])),
         only=only, values=values, file=folder / told["file"] if "file" in told else None,
     )  # fmt: skip
+
+
+def shape_of(label: str, told: Any) -> tuple[int, ...]:
+    """A shape as the lists and people write it.
+
+    >>> shape_of("x", [2, 3])
+    (2, 3)
+    """
+    if isinstance(told, list | tuple) and all(type(size) is int and size >= 0 for size in told):
+        return tuple(told)
+    raise InvalidArgument(f"the shape of {label} is {told!r}, expected sizes of 0 and more", label)
 
 
 def limits(label: str, told: Any) -> tuple[float, float, tuple[float, ...]]:
@@ -158,7 +185,8 @@ def arguments(spec: OpSpec, told: Mapping[str, Any], data: Data) -> list[Any]:
             raise InvalidArgument(f"{param.aclnn} is a list, expected {_kind(param)}", param.name)
         if isinstance(param, TensorList) and isinstance(value, Drawn):
             value = [value]
-        values.append(_drawn(value, data))
+        with understood(param.aclnn):
+            values.append(_drawn(value, data))
     return values
 
 
@@ -188,7 +216,8 @@ def read_arguments(path: Path) -> dict[str, Any]:
 
 def _told(label: str, value: Any, folder: Path) -> Any:
     if isinstance(value, Mapping):
-        return drawn_from(label, value, folder)
+        with understood(label):
+            return drawn_from(label, value, folder)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_told(f"{label}[{k}]", item, folder) for k, item in enumerate(value)]
     return value

@@ -29,7 +29,7 @@ DTYPE_TAIL = r"(?:_(?:bool|b?float\d+|u?int\d+|none))?"
 """How a kit's file may end: `input_0_float16`."""
 
 _POSITION = re.compile(
-    rf"(?:.*\.(?:forward|backward)\.)?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
+    rf"(?:.*[._](?:forward|backward)[._])?(in|input|out|output)[._]?(\d+)(?:[._](\d+))?{DTYPE_TAIL}$", re.IGNORECASE
 )
 _ROLE = re.compile(r"(in|input|out|output)[._](.+)$|(.+)[._](out|output)$", re.IGNORECASE)
 
@@ -141,7 +141,9 @@ def _by_names(dump: Dump, spec: OpSpec, known: set[str], results_only: bool) -> 
         place = _place(spec, path.stem, results_only)
         if place is None:
             names = ", ".join(dict.fromkeys(param.aclnn for param in (*spec.args, *spec.outs)))
-            dump.problems.append(f"{path.name} is no argument and no output of {spec.name}, expected one of {names}")
+            dump.problems.append(
+                f"{path.name} is no argument or output of {spec.name}, expected one of {names}, or output_0 and so on"
+            )
             continue
         name, member, is_output = place
         into = dump.outputs if is_output else dump.arguments
@@ -166,6 +168,8 @@ def _place(spec: OpSpec, stem: str, results_only: bool) -> tuple[str, int | None
     if named := _named(spec, stem):
         name, member = named
         return name, member, name in spec.out_names or (results_only and name in spec.written_names)
+    if stem.lower() in ("out", "output") and len(spec.written_names) == 1:
+        return spec.written_names[0], None, True
     if role := _ROLE.match(stem):
         is_output = (role[1] or role[4]).lower().startswith("out")
         named = _named(spec, role[2] or role[3])

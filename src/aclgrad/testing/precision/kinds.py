@@ -81,7 +81,7 @@ def _rule(figures: Figures, measured: Measured) -> tuple[bool, list[Criterion]]:
 def _mixed(figures: Figures, measured: Measured) -> tuple[bool, list[Criterion]]:
     share, capped = (measured.found[measure] for measure in _mixed_measures(figures))
     within = f"share within {figures['atol']:.3g} + {figures['rtol']:.3g}·|true|"
-    beyond = f"errors beyond {figures['limit']:.3g} and {figures['ulp']:.0f} ulp"
+    beyond = f"errors beyond {figures['limit']:.3g}" + (f" and {figures['ulp']:.0f} ulp" if figures["ulp"] else "")
     return _all(Criterion(within, share, "≥", figures["matched"]), Criterion(beyond, capped, "≤", 0))
 
 

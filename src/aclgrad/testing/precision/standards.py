@@ -102,6 +102,17 @@ def standard_named(name: str) -> Standard:
     return standards()[name]
 
 
+def asked(standard: str, level: str) -> Asked:
+    """What somebody asks for, if there is such a standard and such a level.
+
+    >>> asked("double", "L2")
+    Asked(standard='double', level='L2')
+    """
+    if level not in LEVELS:
+        raise InvalidArgument(f"level is {level!r}, expected one of {', '.join(LEVELS)}", "level")
+    return Asked(standard_named(standard).name, level)
+
+
 def all_measures(dtype: torch.dtype) -> list[Measure]:
     """The metrics that any standard compares for a dtype, and those that are always reported."""
     asked = [measure for standard in standards().values() for measure in standard.measures(dtype)]

@@ -101,7 +101,7 @@ def _told(report: Report) -> dict[str, Any]:
 def _call(report: Report, call: CallReport) -> dict[str, Any]:
     return {
         "check": call.check, "name": call.name, "ok": call.ok(report.standard), "arguments": call.arguments,
-        "problems": call.problems, "faults": call.faults,
+        "problems": call.problems, "faults": call.faults, "notes": call.notes,
         "outputs": [_output(output) for output in call.outputs],
     }  # fmt: skip
 

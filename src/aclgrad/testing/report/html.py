@@ -85,6 +85,7 @@ def _call(report: Report, call: CallReport) -> str:
         parts.append(f'<div class="sheet warn"><b>Cannot compare</b><ul>{items}</ul></div>')
     if call.outputs:
         parts.append(_matrix(report, call.outputs))
+    parts += [f'<p class="soft">{escape(note)}</p>' for note in call.notes]
     if call.arguments:
         rows = "".join(_row("th", [name], ["code"]) + f"<td><code>{escape(told)}</code></td></tr>"
                        for name, told in call.arguments.items())  # fmt: skip
@@ -194,7 +195,7 @@ def _worst(output: OutputReport) -> Iterator[str]:
         rows.append(_row("td", [*cells, *ulp], ["number"] * 5) + f'<td class="made">{made}</td></tr>')
     heads = ["at", "found", "expected", "error", *([] if output.found is None else ["ulp"]), "made of"]
     head = "".join(f'<th class="{"made" if text == heads[-1] else "number"}">{text}</th>' for text in heads)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    table = f'<table class="worst"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     yield _sheet("The worst elements", _scrolled(table), wide=True)
 
 

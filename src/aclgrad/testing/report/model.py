@@ -28,6 +28,7 @@ RIGHT, IMPRECISE, INCOMPARABLE = 0, 1, 2
 """Exit codes."""
 
 FEW = 6  # calls that are shown in full
+ROUNDED = 0.5  # ulp that the best rounding may be off
 
 
 class Maker(NamedTuple):
@@ -99,6 +100,7 @@ class CallReport:
     problems: list[str] = field(default_factory=list)
     check: str = ""
     faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # which are no trouble
 
     def ok(self, standard: str) -> bool:
         """Whether nothing is wrong with it."""
@@ -215,11 +217,15 @@ def _in_notebook() -> bool:
 
 
 def worst_of(output: OutputReport) -> list[Bad]:
-    """The elements to look at first: misplaced ones, then the largest errors, then the most ulp; each once."""
+    """The elements to look at first: misplaced ones, then the largest errors, then the most ulp; each once.
+
+    What is rounded as well as can be is left out, unless there is nothing else.
+    """
     if output.worst is None:
         return []
     found = [*output.worst.misplaced, *output.worst.by_error, *output.worst.by_ulp]
-    return list({bad.place: bad for bad in found}.values())
+    distinct = list({bad.place: bad for bad in found}.values())
+    return [bad for bad in distinct if output.unequal or bad.ulp > ROUNDED] or distinct
 
 
 def broken(judgement: Judgement) -> Sequence[Criterion]:

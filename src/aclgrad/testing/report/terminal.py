@@ -12,7 +12,7 @@ from ..precision.standards import standard_named
 from .model import CallReport, OutputReport, Report, broken, worst_of
 
 COLOURS = ("green", "red", "yellow")  # of the exit codes
-MOST = 6  # elements that are listed of an output
+MOST, MORE = 6, 2  # elements that are listed of the first wrong output, and of each other one
 
 
 def show(report: Report, console: Console | None = None) -> None:
@@ -48,15 +48,32 @@ def _show_call(console: Console, report: Report, call: CallReport, most: int) ->
     title = f"{call.check}: {call.name}" if call.check else f"{report.operator} {call.name}".strip()
     rows = [_row(report, output) for output in call.outputs]
     if rows:
-        headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "standards", "")
+        headings = ("output", "dtype", "shape", "max error", "max ulp", "standards", "")
         show_table(console, title, headings, rows, right=headings[3:6])
+    where = f"{title}: " if call.name and not rows else ""  # else the table has said it
     for fault in call.faults:
-        where = "" if rows else f"{title}: "
         console.print(f"[red]{where}{fault}[/]", highlight=False)
     for problem in call.problems:
-        console.print(f"[yellow]{problem}[/]", highlight=False)
+        console.print(f"[yellow]{where}{problem}[/]", highlight=False)
+    for note in call.notes:
+        console.print(note, highlight=False)
+    _show_others(console, report, call)
     for output in call.outputs:
         _show_trouble(console, report, output, most)
+        if most and not output.ok(report.standard):
+            most = MORE
+
+
+def _show_others(console: Console, report: Report, call: CallReport) -> None:
+    """Which outputs are right, but not by other standards."""
+    refused: dict[tuple[str, ...], list[str]] = {}
+    for output in call.outputs:
+        if output.ok(report.standard):
+            others = tuple(name for name, judgement in output.judgements.items() if judgement.ok is False)
+            refused.setdefault(others, []).append(output.name)
+    for others, names in refused.items():
+        if others:
+            console.print(f"[dim]not by {', '.join(others)}: {', '.join(names)}[/]", highlight=False)
 
 
 def _row(report: Report, output: OutputReport) -> tuple[str, ...]:

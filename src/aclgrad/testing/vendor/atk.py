@@ -21,8 +21,8 @@ from ...core.meta import dtype_name
 from ...core.plan import Operator
 from ...core.spec import OpSpec
 from ..data.calls import Call
-from ..data.described import Drawn, dtype_named, limits
-from .lists import Listed, is_of, named
+from ..data.described import Drawn, dtype_named, limits, shape_of
+from .lists import Listed, is_of, named, of_case
 
 NOTHING = "null"
 _LONG = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
@@ -34,7 +34,9 @@ def read(operator: Operator, path: Path) -> list[Listed]:
         cases = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{path} cannot be read: {error}", "atk") from None
-    if not isinstance(cases, list) or not all(isinstance(case, Mapping) and "inputs" in case for case in cases):
+    if not isinstance(cases, list) or not all(
+        isinstance(case, Mapping) and isinstance(case.get("inputs"), list) for case in cases
+    ):
         raise InvalidArgument(f"{path} is no list of cases with inputs", "atk")
     own = [case for case in cases if is_of(operator.spec, str(case.get("aclnn_name") or case.get("name")))]
     if not own:
@@ -45,18 +47,20 @@ def read(operator: Operator, path: Path) -> list[Listed]:
 
 def _listed(spec: OpSpec, k: int, case: Mapping[str, Any]) -> Listed:
     number = case.get("id", k)
+    with of_case(f"case {number}"):
+        return _read(spec, k, number, case)
+
+
+def _read(spec: OpSpec, k: int, number: Any, case: Mapping[str, Any]) -> Listed:
     dice = random.Random(f"{case.get('default_seed', 0)}/{number}")  # noqa: S311  of tests
     words, values = [], []
     for entry in case["inputs"]:
         first = entry[0] if isinstance(entry, list) and entry else entry
         if not isinstance(first, Mapping):
-            raise InvalidArgument(f"case {number} has an input {entry!r}, expected an object", "atk")
+            raise InvalidArgument(f"an input is {entry!r}, expected an object", "atk")
         words.append(first.get("name"))
         values.append([_value(item, dice) for item in entry] if isinstance(entry, list) else _value(entry, dice))
-    try:
-        told = named(spec, words, values)
-    except InvalidArgument as fault:
-        raise InvalidArgument(f"case {number}: {fault}", fault.argument) from None
+    told = named(spec, words, values)
     return Listed(str(number), told, int(case.get("default_seed") or k))
 
 
@@ -71,9 +75,9 @@ def _value(entry: Mapping[str, Any], dice: random.Random) -> Any:
             return None
         if isinstance(told, Mapping):
             mean, std = (dice.uniform(*told[word]) for word in ("mean", "std"))
-            return Drawn(tuple(shape), dtype, normal=(mean, std))
+            return Drawn(shape_of(label, shape), dtype, normal=(mean, std))
         low, high, only = limits(label, (-1, 1) if told is None else told)
-        return Drawn(tuple(shape), dtype, low, high, only=only)
+        return Drawn(shape_of(label, shape), dtype, low, high, only=only)
     return _attribute(label, str(entry.get("dtype")), told, dice)
 
 

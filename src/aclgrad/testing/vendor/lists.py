@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ...core.errors import InvalidArgument
 from ...core.spec import OpSpec
 from ..cases import Data
 from ..data.calls import Call
-from ..data.described import arguments, by_name, spelled
+from ..data.described import arguments, by_name, spelled, understood
 from .slots import prepared
 
 
@@ -43,6 +44,8 @@ def named(spec: OpSpec, words: Sequence[str | None], values: Sequence[Any]) -> d
     known = {spelled(word): arg.name for arg in spec.args for word in (arg.aclnn, arg.name)}
     meant = [known.get(spelled(word or "")) for word in words]
     if all(meant):
+        if twice := [word for word, name in zip(words, meant, strict=True) if meant.count(name) > 1]:
+            raise InvalidArgument(f"the list names {twice[0]!r} twice", str(twice[0]))
         return by_name(spec, {str(word): value for word, value in zip(words, values, strict=True)})
     order = [arg.name for arg in spec.args]
     if len(words) > len(order) or any(name not in (None, order[k]) for k, name in enumerate(meant)):
@@ -50,6 +53,16 @@ def named(spec: OpSpec, words: Sequence[str | None], values: Sequence[Any]) -> d
         names = ", ".join(arg.aclnn for arg in spec.args)
         raise InvalidArgument(f"the list names an argument {wrong!r}, {spec.aclnn} has {names}", str(wrong))
     return dict(zip(order, values, strict=False))
+
+
+@contextmanager
+def of_case(case: str) -> Iterator[None]:
+    """Where a case of a list is read: what makes no sense in it is told with its name."""
+    try:
+        with understood("it"):
+            yield
+    except InvalidArgument as fault:
+        raise InvalidArgument(f"{case}: {fault}", fault.argument) from None
 
 
 def is_of(spec: OpSpec, name: str) -> bool:

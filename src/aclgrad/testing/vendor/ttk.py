@@ -3,9 +3,9 @@
 A row has `testcase_name` and either `api_name`, `tensor_view_shapes` and `tensor_dtypes` of all tensors in the
 document's order, outputs last, or `op_name`, `input_shapes` and `input_dtypes` of a kernel's. Cells are Python
 literals; a dtype that stands alone is everyone's. `attributes` has values by parameter, small tensors' included;
-`input_data_ranges` two ends for each tensor, and behind them values that must occur. A prepared case is a folder
-`manual_data/<testcase_name>` with `input_<k>_<dtype>.bin` and `golden_<k>_<dtype>__shape_<AxB>.bin`. As TTK's documents
-have it (github.com/hicann/ops-test-kit, docs, read in November 2026).
+`input_data_ranges` two ends for each tensor, or for all, and behind them values that must occur. A prepared case is a
+folder `manual_data/<testcase_name>` with `input_<k>_<dtype>.bin` and `golden_<k>_<dtype>__shape_<AxB>.bin`. As TTK's
+documents have it (github.com/hicann/ops-test-kit, docs, read in November 2026).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import csv
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ from ...core.spec import OpSpec, OutList, TensorList
 from ...core.spec import Tensor as TensorParam
 from ...frontends.dumps.files import write as write_file
 from ..data.calls import Call
-from ..data.described import Drawn, dtype_named
+from ..data.described import Drawn, dtype_named, shape_of
 from ..verification.truth import Truth, rounded
 from .atk import range_of
-from .lists import Listed, is_of, named
+from .lists import Listed, is_of, named, of_case
 from .slots import plain_name
 
 PREPARED = "manual_data"  # beside the list
@@ -63,10 +64,10 @@ def read(operator: Operator, path: Path) -> list[Listed]:
 
 def _listed(spec: OpSpec, k: int, row: Mapping[str, str], kernel: bool) -> Listed:
     name = row.get("testcase_name") or f"auto_testcase_name_{k}"
-    try:
-        shapes = _cell(row, "input_shapes" if kernel else "tensor_view_shapes", ())
+    with of_case(f"case {name}"):
+        shapes = _for_each(_cell(row, "input_shapes" if kernel else "tensor_view_shapes", ()))
         dtypes = _spread(_cell(row, "input_dtypes" if kernel else "tensor_dtypes", ()), shapes)
-        ranges: Sequence[Any] = _cell(row, "input_data_ranges", ()) or ()
+        ranges = _for_each(_cell(row, "input_data_ranges", ()) or ())
         attributes = dict(_cell(row, "attributes", None) or {})
         params = [arg for arg in spec.args if isinstance(arg, TensorParam)]
         told = named(spec, list(attributes), list(attributes.values()))
@@ -77,8 +78,19 @@ def _listed(spec: OpSpec, k: int, row: Mapping[str, str], kernel: bool) -> Liste
             told[param.name] = _tensor(param, shape, dtype, limits, told.get(param.name))
         outs = dict(zip(spec.out_names, dtypes[len(params) :], strict=False))
         return Listed(name, told, k, {word: _first_dtype(dtype) for word, dtype in outs.items() if dtype is not None})
-    except InvalidArgument as fault:
-        raise InvalidArgument(f"case {name}: {fault}", fault.argument) from None
+
+
+def _for_each(told: Sequence[Any]) -> Sequence[Any]:
+    """What is told of each tensor; numbers alone are told of one, or of all: `((2, 3))`, `(-1, 1, nan)`."""
+    return [told] if told and all(isinstance(item, int | float) for item in told) else told
+
+
+class _Named(ast.NodeTransformer):
+    """Numbers that Python's literals have no word for."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """A name, as in `(nan, -inf)`."""
+        return ast.Constant(float(node.id)) if node.id in ("nan", "inf") else node
 
 
 def _cell(row: Mapping[str, str], name: str, otherwise: Any) -> Any:
@@ -87,8 +99,8 @@ def _cell(row: Mapping[str, str], name: str, otherwise: Any) -> Any:
     if not text:
         return otherwise
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        return ast.literal_eval(_Named().visit(ast.parse(text, mode="eval")))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise InvalidArgument(f"{name} is {text!r}, expected a Python literal", name) from None
 
 
@@ -110,11 +122,13 @@ def _tensor(param: TensorParam, shape: Any, dtype: Any, limits: Any, values: Any
         inner = limits if limits and isinstance(limits[0], list | tuple) else [limits] * len(shape)
         return [_tensor(_single(param), item, kinds[k], inner[k], None) for k, item in enumerate(shape)]
     kind = _first_dtype(dtype)
+    sizes = shape_of(param.aclnn, shape)
     if values is not None:
-        return Drawn(tuple(shape), kind, values=values)
+        return Drawn(sizes, kind, values=values)
     low, high, *always = limits or DEFAULT_RANGE
     low, high = (DEFAULT_RANGE[k] if end is None else float(end) for k, end in enumerate((low, high)))
-    return Drawn(tuple(shape), kind, low, high, always=tuple(map(float, always)))
+    only = () if isfinite(low) and isfinite(high) else (low, high)  # (nan, nan): nothing else
+    return Drawn(sizes, kind, low, high, always=tuple(map(float, always)), only=only)
 
 
 def _single(param: TensorParam) -> TensorParam:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.errors import AclgradError, BadDump
+from ...core.memory import tensors_in
 from ...core.meta import Meta, contiguous_strides
 from ...core.plan import Operator
 from ...core.spec import REQUIRED
@@ -19,6 +21,7 @@ from ...frontends.dumps.files import DTYPES, Stored, checksum
 from ..data.dumps import Dump, stored
 from ..data.golden import GOLDEN, naive_statistics
 from ..precision.statistics import Flat, Statistics, flat
+from .arrays import require_values
 from .truth import Truth
 
 
@@ -48,11 +51,16 @@ class Expectation:
 def expectation(operator: Operator, source: Dump, dump: Dump | None) -> Expectation:
     """What a call with these arguments writes. Arguments that lie beside the outputs, too, must be the same."""
     args = [_value(operator, param, source) for param in operator.spec.args]
+    for param, value in zip(operator.spec.args, args, strict=True):
+        for tensor in tensors_in([value]):
+            require_values(param.aclnn, tensor)
     if dump is not None:
         for param, mine in zip(operator.spec.args, args, strict=True):
             if param.name in dump.arguments and not _same(mine, _value(operator, param, dump)):
                 raise BadDump(f"{param.aclnn} beside the outputs is not the one among the inputs", param.name)
     if source.golden is not None:
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # hashing takes longer than reading
+            list(threads.map(partial(_unchanged, source.folder), _described(source.golden["arguments"])))
         outputs = [each for name in operator.spec.written_names for each in _of_manifest(operator, source, name)]
         return Expectation(operator, args, outputs)
     try:
@@ -112,10 +120,10 @@ def _of_formula(truth: Truth, name: str) -> list[Expected]:
 def _of_manifest(operator: Operator, source: Dump, name: str) -> list[Expected]:
     assert source.golden is not None  # the caller
     param = operator.spec.params[name]
-    told = source.golden["outputs"].get(param.aclnn)
-    in_list = isinstance(told, list)
-    entries = told if isinstance(told, list) else [] if told is None else [told]
     try:
+        told = source.golden["outputs"][param.aclnn]  # None where the call does not produce it
+        in_list = isinstance(told, list)
+        entries = told if isinstance(told, list) else [] if told is None else [told]
         return [
             _entry(
                 source.folder, name, k if in_list else None, f"{param.aclnn}[{k}]" if in_list else param.aclnn, entry
@@ -126,15 +134,32 @@ def _of_manifest(operator: Operator, source: Dump, name: str) -> list[Expected]:
         raise BadDump(f"the manifest of {source.folder} does not describe {param.aclnn}: {fault!r}") from None
 
 
+def _unchanged(folder: Path, entry: Mapping[str, Any]) -> Stored:
+    """The file that an entry of a manifest describes, if it is the one that was written."""
+    file = stored(folder, entry)
+    try:
+        if checksum(file.path) == entry["sha256"]:
+            return file
+    except OSError as fault:
+        raise BadDump(f"{file.path.name} cannot be read: {fault.strerror}") from None
+    raise BadDump(f"{file.path.name} is not the file that was written: its checksum differs")
+
+
+def _described(told: Any) -> Iterator[Mapping[str, Any]]:
+    """The entries of the files among what a manifest tells."""
+    if isinstance(told, dict) and "file" in told:
+        yield told
+    elif isinstance(told, dict | list):
+        for item in told.values() if isinstance(told, dict) else told:
+            yield from _described(item)
+
+
 def _entry(folder: Path, name: str, member: int | None, label: str, entry: Mapping[str, Any]) -> Expected:
     shape, dtype, plain = tuple(map(int, entry["shape"])), DTYPES[entry["dtype"]], entry.get("naive")
 
     @cache
     def true() -> Flat:
-        file = stored(folder, entry[GOLDEN])
-        if checksum(file.path) != entry[GOLDEN]["sha256"]:
-            raise BadDump(f"{file.path.name} is not the file that was written: its checksum differs")
-        return flat(file.load())
+        return flat(_unchanged(folder, entry[GOLDEN]).load())
 
     def naive() -> Statistics:
         return Statistics(dict(plain["values"]), dict(plain["kinds"])) if plain else Statistics()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +18,7 @@ from ..precision.standards import Asked, Judgement, all_measures, standards
 from ..precision.statistics import Flat, Statistics, flat, measure
 from ..precision.watchers import Bad, Histogram, Worst
 from ..report.model import CallReport, OutputReport, worst_of
+from .arrays import require_values
 from .expected import Expectation, Expected
 from .makers import makers
 
@@ -37,11 +39,23 @@ def judge_outputs(
         judged = judge_output(expected, output, dump, second, asked)
         if judged is not None:
             report.outputs.append(judged)
-    produced = {output.name for output in expected.outputs}
-    for name in dump.outputs:
-        if name not in produced and dump.outputs[name] is not None:
-            label = expected.operator.spec.params[name].aclnn
-            report.outputs.append(OutputReport(label, problem="is there, but this call does not produce it"))
+        else:
+            report.notes.append(f"{output.label} is not there, and need not be: it was not judged")
+    for label in _too_many(expected, dump):
+        report.outputs.append(OutputReport(label, problem="is there, but this call does not produce it"))
+
+
+def _too_many(expected: Expectation, dump: Dump) -> Iterator[str]:
+    """The labels of what was dumped beside the outputs that a call has."""
+    members = Counter(output.name for output in expected.outputs)
+    lists = {output.name for output in expected.outputs if output.member is not None}
+    for name, value in dump.outputs.items():
+        label = expected.operator.spec.params[name].aclnn
+        if name not in members and value is not None:
+            yield label
+        elif name in lists and isinstance(value, list | tuple):
+            beyond = enumerate(value[members[name] :], members[name])
+            yield from (f"{label}[{k}]" for k, item in beyond if item is not None)
 
 
 def judge_output(
@@ -55,7 +69,7 @@ def judge_output(
             return None if output.optional else _with(report, "is missing")
         if not output.meta.dtype.is_floating_point:
             return _equal(report, found, output.true(), output.meta.numel)
-        return _measured(report, expected, output, found, None if second is None else _found(second, output), asked)
+        return _measured(report, expected, output, found, None if second is None else _baseline(second, output), asked)
     except BadDump as fault:
         return _with(report, str(fault))
 
@@ -80,9 +94,21 @@ def _found(dump: Dump, output: Expected) -> Tensor | None:
     tensor = value.load(output.meta.dtype, output.meta.shape) if isinstance(value, Stored) else value
     if not isinstance(tensor, Tensor):
         raise BadDump(f"is {type(tensor).__name__}, expected a tensor")
+    require_values("it", tensor)
     if tuple(tensor.shape) != output.meta.shape or tensor.dtype != output.meta.dtype:
         raise BadDump(f"is {meta_of(tensor)}, expected {output.meta}")
     return tensor.detach().cpu()
+
+
+def _baseline(second: Dump, output: Expected) -> Tensor:
+    """The same of another implementation, which must be there: nothing else takes its place."""
+    try:
+        found = _found(second, output)
+    except BadDump as fault:
+        raise BadDump(f"in the baseline: {fault}") from None
+    if found is None:
+        raise BadDump("in the baseline: is missing")
+    return found
 
 
 def _measured(

@@ -10,7 +10,7 @@ from ...core.errors import AclgradError
 from ...core.plan import Operator, allocated
 from ..data.dumps import Dump
 from ..precision.kinds import RULE
-from ..precision.standards import LEVELS, Asked, standard_named
+from ..precision.standards import LEVELS, Asked, asked
 from ..report.model import CallReport, Report
 from ..vendor.lists import Listed
 from ..vendor.slots import read_case
@@ -34,11 +34,11 @@ def verify_cases(
 
     Inputs are those that lie beside the outputs, or were prepared for the list, or else are drawn.
     """
-    standard_named(standard)
+    wanted = asked(standard, level)
     report = Report(operator.spec.name, operator.spec.aclnn, standard, level)
     for case in cases:
         (tell or nobody)(case.name)
-        report.calls.append(_judge_case(operator, case, outputs, backend, seed, Asked(standard, level)))
+        report.calls.append(_judge_case(operator, case, outputs, backend, seed, wanted))
     return report
 
 

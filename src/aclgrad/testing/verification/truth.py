@@ -25,7 +25,8 @@ def call_dtype(spec: OpSpec, args: Sequence[Any]) -> torch.dtype:
     """The dtype of a call: that of its main argument, or, where this one is left out, of the first with numbers."""
     names = [arg.name for arg in spec.args]
     candidates = tensors_in([args[names.index(suite(spec).main)], *args])
-    return next(tensor.dtype for tensor in candidates if tensor.is_floating_point())
+    numbers = (tensor.dtype for tensor in candidates if tensor.is_floating_point())
+    return next(numbers, candidates[0].dtype)  # integers are computed as what they are
 
 
 def rounded(values: Tensor, dtype: torch.dtype) -> Tensor:

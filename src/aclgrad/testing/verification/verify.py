@@ -16,8 +16,9 @@ from ...core.spec import OpSpec
 from ..data.described import by_name
 from ..data.dumps import Dump, read_dumps
 from ..precision.kinds import RULE
-from ..precision.standards import LEVELS, Asked, standard_named
+from ..precision.standards import LEVELS, Asked, asked
 from ..report.model import CallReport, Report
+from .arrays import as_tensors
 from .expected import Expectation, expectation
 from .judging import judge_outputs
 
@@ -40,7 +41,8 @@ def verify(
     """Judge what somebody computed, by a standard of precision.
 
     `op` is an operator by its name in Python or in C, or its function. `inputs` and `outputs` are tensors and values in
-    the contract's order or by their names, of the shapes that the operator's documentation gives, or a folder of files;
+    the contract's order or by their names, of the shapes that the operator's documentation gives (of torch or numpy),
+    or a folder of files;
     without `inputs` the folder of outputs holds them too. `baseline` are the same outputs of another implementation,
     which some standards compare with; without it, that is the formula run plainly in the same dtype. `call` chooses a
     call of a msprobe dump.
@@ -54,15 +56,13 @@ def verify(
     ('not precise enough', 1)
     """
     operator = op if isinstance(op, Operator) else find(op if isinstance(op, str) else op.__name__)
-    standard_named(standard)
+    wanted = asked(standard, level)
     report = Report(operator.spec.name, operator.spec.aclnn, standard, level)
     given = _dumps(operator, inputs, call, results_only=False) if inputs is not None else None
     found = _dumps(operator, outputs, call, results_only=given is not None, as_outputs=True)
     second = None if baseline is None else _dumps(operator, baseline, call, results_only=True, as_outputs=True)
     for source, dump, other in _paired(given, found, second):
-        report.calls.append(
-            judge_call(operator, source, dump, other, baseline is not None, Asked(standard, level), tell or nobody)
-        )
+        report.calls.append(judge_call(operator, source, dump, other, baseline is not None, wanted, tell or nobody))
     return report
 
 
@@ -78,9 +78,13 @@ def _dumps(
         return read_dumps(Path(given), operator, call, results_only=results_only)
     spec = operator.spec
     names = spec.written_names if as_outputs else [arg.name for arg in spec.args]
+    given = as_tensors(given)
     if isinstance(given, Mapping):
         values = by_name(spec, given)
     else:
+        if not isinstance(given, Tensor | Sequence):
+            what = "outputs are" if as_outputs else "inputs are"
+            raise BadDump(f"{what} {type(given).__name__}, expected tensors or a folder of their files")
         listed = [given] if isinstance(given, Tensor) else list(given)
         if not as_outputs:
             listed = list(spec.completed(listed))
@@ -138,6 +142,8 @@ def judge_call(
     report.arguments = _in_words(operator.spec, expected)
     if compared and second is None:
         report.problems.append("the baseline has no such call")
+    if not expected.outputs:
+        report.problems.append("this call produces nothing that could be compared")
     judge_outputs(report, expected, dump, second, asked, tell)
     return report
 

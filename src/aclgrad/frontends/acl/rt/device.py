@@ -53,7 +53,7 @@ def synchronize_device() -> int:
 
 @runtime_call("aclrtSynchronizeDeviceWithTimeout", code_only)
 def synchronize_device_with_timeout(timeout: Any) -> int:
-    """Like `synchronize_device`, for at most `timeout` milliseconds for each stream; -1 waits for ever."""
+    """Like `synchronize_device`, at most `timeout` milliseconds for each stream; 0 only looks, -1 waits for ever."""
     limit = seconds(timeout)
     devices.synchronize_streams(devices.current_context().device, limit)
     return SUCCESS

@@ -72,14 +72,14 @@ def synchronize_event(event: Any) -> int:
 @runtime_call("aclrtStreamWaitEventWithTimeout", code_only)
 def stream_wait_event_with_timeout(stream: Any, event: Any, timeout: Any) -> int:
     """Like `stream_wait_event`; work here waits as long as it takes, whatever the timeout."""
-    seconds(timeout)
+    seconds(timeout, least=0)
     EVENTS.get(event, "event").hold(stream_of(stream))
     return SUCCESS
 
 
 @runtime_call("aclrtSynchronizeEventWithTimeout", code_only)
 def synchronize_event_with_timeout(event: Any, timeout: Any) -> int:
-    """Like `synchronize_event`, for at most `timeout` milliseconds; -1 waits for ever."""
+    """Like `synchronize_event`, for at most `timeout` milliseconds; 0 only looks, -1 waits for ever."""
     EVENTS.get(event, "event").synchronize(seconds(timeout))
     return SUCCESS
 

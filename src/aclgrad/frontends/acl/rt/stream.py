@@ -7,20 +7,23 @@ from typing import Any
 from ....core.errors import InvalidArgument
 from .. import devices, findings, ordering
 from ..arguments import INT32_MAX, INT32_MIN, UINT32_MAX, UINT64_MAX, integer
-from ..boundary import after, code_only, runtime_call
+from ..boundary import AclRuntimeError, after, code_only, runtime_call
 from ..devices import any_stream, current_context
-from ..enums import SUCCESS, FailureMode, StreamStatus
+from ..enums import SUCCESS, AclError, FailureMode, StreamStatus
 
 FOREVER = -1
 MILLISECONDS = 1e-3
 LEAST_PRIORITY, GREATEST_PRIORITY = 7, 0
 
 
-def seconds(timeout: Any) -> float | None:
-    """A timeout in milliseconds as seconds; None for -1, which waits for ever."""
+def seconds(timeout: Any, *, least: int = FOREVER) -> float | None:
+    """A timeout in milliseconds as seconds, 0 to look and not wait; None for -1, which waits for ever."""
     milliseconds = integer("timeout", timeout, INT32_MIN, INT32_MAX)
-    if milliseconds <= 0 and milliseconds != FOREVER:
-        raise InvalidArgument(f"timeout is {milliseconds}, expected -1 or a positive number of milliseconds")
+    if milliseconds < least:
+        raise AclRuntimeError(
+            AclError.ACL_ERROR_RT_PARAM_INVALID,
+            f"timeout is {milliseconds}, expected {'-1, 0' if least == FOREVER else '0'} or a number of milliseconds",
+        )
     return None if milliseconds == FOREVER else milliseconds * MILLISECONDS
 
 
@@ -104,7 +107,7 @@ def synchronize_stream(stream: Any) -> int:
 
 @runtime_call("aclrtSynchronizeStreamWithTimeout", code_only)
 def synchronize_stream_with_timeout(stream: Any, timeout: Any) -> int:
-    """Like `synchronize_stream`, for at most `timeout` milliseconds; -1 waits for ever."""
+    """Like `synchronize_stream`, for at most `timeout` milliseconds; 0 only looks, -1 waits for ever."""
     limit = seconds(timeout)
     any_stream(stream).synchronize(limit)
     return SUCCESS

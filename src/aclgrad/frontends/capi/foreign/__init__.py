@@ -2,7 +2,7 @@
 
 operators.txt    operators by library: names, and headers where they do not follow from the name
 functions.txt    everything else: return types, names and types of the parameters, by header
-*_types.h        the types that those functions need, by header
+*_types.h        the types that those functions need, by header; *_constants.h their flags and sizes
 fp16_t.h, bfloat16.h    numbers of half precision for programs that fill tensors
 
 Called, such a function names itself and tells what there is, and returns the code for what is not supported.
@@ -24,14 +24,14 @@ from ..prototypes import prototypes, snake
 
 FOLDER = Path(__file__).parent
 TYPES = {
-    "acl/acl_base.h": "base_types.h",
-    "acl/acl_rt.h": "runtime_types.h",
-    "acl/acl_mdl.h": "model_types.h",
-    "acl/acl_op.h": "operator_types.h",
-    "acl/acl_op_compiler.h": "compiler_types.h",
-    "acl/acl_dump.h": "dump_types.h",
+    "acl/acl_base.h": ("base_types.h",),
+    "acl/acl_rt.h": ("runtime_constants.h", "runtime_types.h", "graph_types.h"),
+    "acl/acl_mdl.h": ("model_types.h",),
+    "acl/acl_op.h": ("operator_types.h",),
+    "acl/acl_op_compiler.h": ("compiler_types.h",),
+    "acl/acl_dump.h": ("dump_types.h",),
 }
-"""Where the types of each header stand."""
+"""The files in which the types of each header stand."""
 ANY = "ACLGRAD_ANY_ARGUMENTS"
 """The parameters of a function whose own are not known here."""
 PHASE_TWO = "void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream"

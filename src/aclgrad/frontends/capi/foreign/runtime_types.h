@@ -6,9 +6,7 @@ typedef void *aclmdlRI, *aclmdlRITask, *aclmdlRICondHandle;
 typedef struct rtExceptionInfo aclrtExceptionInfo;
 typedef struct tagRtGroupInfo aclrtGroupInfo;
 typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
-typedef struct aclrtMemPoolProps aclrtMemPoolProps;
-typedef struct aclrtAddrRange aclrtAddrRange;
-typedef struct aclmdlRITaskParams aclmdlRITaskParams;
+typedef struct { void *startAddr, *endAddr; } aclrtAddrRange;
 
 typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
 typedef void (*aclrtOpExceptionCallback)(aclrtExceptionInfo *exceptionInfo, void *userData);
@@ -19,6 +17,7 @@ typedef void *(*aclrtAllocatorAllocAdviseFunc)(aclrtAllocator object, size_t siz
 typedef void *(*aclrtAllocatorGetAddrFromBlockFunc)(aclrtAllocatorBlock block);
 typedef aclError (*aclInitCallbackFunc)(const char *configString, size_t length, void *userData);
 typedef aclError (*aclFinalizeCallbackFunc)(void *userData);
+typedef int (*aclrtApiFunc)(void);
 
 typedef enum { ACL_REG_TYPE_ACL_MODEL, ACL_REG_TYPE_ACL_OP_EXECUTOR, ACL_REG_TYPE_ACL_OP_CBLAS,
                ACL_REG_TYPE_ACL_OP_COMPILER, ACL_REG_TYPE_ACL_TDT_CHANNEL, ACL_REG_TYPE_ACL_TDT_QUEUE,
@@ -46,7 +45,8 @@ typedef enum { ACL_RT_BINARY_LOAD_OPT_LAZY_LOAD = 1, ACL_RT_BINARY_LOAD_OPT_LAZY
 typedef enum { ACL_RT_ENGINE_TYPE_AIC, ACL_RT_ENGINE_TYPE_AIV } aclrtEngineType;
 typedef enum { ACL_RT_LAUNCH_KERNEL_ATTR_SCHEM_MODE = 1, ACL_RT_LAUNCH_KERNEL_ATTR_LOCAL_MEMORY_SIZE = 2,
                ACL_RT_LAUNCH_KERNEL_ATTR_DYN_UBUF_SIZE = 2, ACL_RT_LAUNCH_KERNEL_ATTR_ENGINE_TYPE = 3,
-               ACL_RT_LAUNCH_KERNEL_ATTR_BLOCKDIM_OFFSET = 4, ACL_RT_LAUNCH_KERNEL_ATTR_BLOCK_TASK_PREFETCH = 5,
+               ACL_RT_LAUNCH_KERNEL_ATTR_BLOCKDIM_OFFSET = 4, ACL_RT_LAUNCH_KERNEL_ATTR_NUMBLOCKS_OFFSET = 4,
+               ACL_RT_LAUNCH_KERNEL_ATTR_BLOCK_TASK_PREFETCH = 5,
                ACL_RT_LAUNCH_KERNEL_ATTR_DATA_DUMP = 6, ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT = 7,
                ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT_US = 8, ACL_RT_LAUNCH_KERNEL_ATTR_ENABLE_PROFILING = 9
 } aclrtLaunchKernelAttrId;
@@ -54,8 +54,16 @@ typedef enum { ACL_STREAM_ATTR_FAILURE_MODE = 1, ACL_STREAM_ATTR_FLOAT_OVERFLOW_
                ACL_STREAM_ATTR_USER_CUSTOM_TAG = 3, ACL_STREAM_ATTR_CACHE_OP_INFO = 4, ACL_STREAM_ATTR_PRIORITY = 5
 } aclrtStreamAttr;
 typedef enum { ACL_DEV_ATTR_AICPU_CORE_NUM = 1, ACL_DEV_ATTR_AICORE_CORE_NUM = 101, ACL_DEV_ATTR_CUBE_CORE_NUM = 102,
-               ACL_DEV_ATTR_VECTOR_CORE_NUM = 201, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301,
-               ACL_DEV_ATTR_L2_CACHE_SIZE = 302, ACL_DEV_ATTR_IS_VIRTUAL = 501, ACL_DEV_ATTR_NPU_ARCH = 601
+               ACL_DEV_ATTR_VECTOR_CORE_NUM = 201, ACL_DEV_ATTR_WARP_SIZE, ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE,
+               ACL_DEV_ATTR_LOCAL_MEM_PER_VECTOR_CORE = 204, ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE = 204,
+               ACL_DEV_ATTR_MAX_GRID_DIM_X, ACL_DEV_ATTR_MAX_GRID_DIM_Y, ACL_DEV_ATTR_MAX_GRID_DIM_Z,
+               ACL_DEV_ATTR_MAX_BLOCK_PER_GRID, ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK, ACL_DEV_ATTR_MAX_BLOCK_DIM_X,
+               ACL_DEV_ATTR_MAX_BLOCK_DIM_Y, ACL_DEV_ATTR_MAX_BLOCK_DIM_Z, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301,
+               ACL_DEV_ATTR_L2_CACHE_SIZE, ACL_DEV_ATTR_SMP_ID = 401, ACL_DEV_ATTR_PHY_CHIP_ID,
+               ACL_DEV_ATTR_SUPER_POD_DEVIDE_ID = 403, ACL_DEV_ATTR_SUPER_POD_DEVICE_ID = 403,
+               ACL_DEV_ATTR_SUPER_POD_SERVER_ID, ACL_DEV_ATTR_SUPER_POD_ID, ACL_DEV_ATTR_CUST_OP_PRIVILEGE,
+               ACL_DEV_ATTR_MAINBOARD_ID, ACL_DEV_ATTR_HD_CONNECT_TYPE, ACL_DEV_ATTR_DEVICE_FORM_FACTOR,
+               ACL_DEV_ATTR_SUPER_POD_CHASSIS_ID, ACL_DEV_ATTR_IS_VIRTUAL = 501, ACL_DEV_ATTR_NPU_ARCH = 601
 } aclrtDevAttr;
 typedef enum { ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV = 1, ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV = 21
 } aclrtDevFeatureType;
@@ -90,7 +98,57 @@ typedef enum { ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED, ACL_RT_HOST_MEM_MAP_SUPPORTED 
 typedef enum { ACL_RT_MEM_ACCESS_LINK_SIO, ACL_RT_MEM_ACCESS_LINK_HCCS, ACL_RT_MEM_ACCESS_UB_ONE_PORT_PATH,
                ACL_RT_MEM_ACCESS_UB_MULTI_PORT_PATH } aclrtMemLinkType;
 typedef enum { ACL_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1, ACL_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
-               ACL_MEM_RANGE_ATTRIBUTE_ACCESSED_BY } aclrtMemManagedRangeAttribute;
+               ACL_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, ACL_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE,
+               ACL_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID, ACL_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+               ACL_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, ACL_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID
+} aclrtMemManagedRangeAttribute;
+typedef enum { ACL_MEM_ADVISE_SET_READ_MOSTLY, ACL_MEM_ADVISE_UNSET_READ_MOSTLY, ACL_MEM_ADVISE_SET_PREFERRED_LOCATION,
+               ACL_MEM_ADVISE_UNSET_PREFERRED_LOCATION, ACL_MEM_ADVISE_SET_ACCESSED_BY,
+               ACL_MEM_ADVISE_UNSET_ACCESSED_BY } aclrtMemManagedAdviseType;
+typedef enum { ACL_MEM_LOCATIONTYPE_INVALID, ACL_MEM_LOCATIONTYPE_DEVICE, ACL_MEM_LOCATIONTYPE_HOST,
+               ACL_MEM_LOCATIONTYPE_HOST_NUMA, ACL_MEM_LOCATIONTYPE_HOST_NUMA_CURRENT } aclrtMemManagedLocationType;
+enum aclrtMemPgType { NORMAL_PAGE_TYPE, HUGE_PAGE_TYPE, HUGE1G_PAGE_TYPE };
+enum aclrtMemType { HBM_TYPE, DDR_TYPE, P2P_HBM_TYPE, P2P_DDR_TYPE };
+struct MemAttrMapping { uint32_t pgType, memType; bool isHostAlloc; aclrtMemAttr memAttr; };
+typedef enum { ACL_RT_STREAM_WORK_ADDR_PTR, ACL_RT_STREAM_WORK_SIZE, ACL_RT_STREAM_FLAG, ACL_RT_STREAM_PRIORITY
+} aclrtStreamConfigAttr;
+typedef struct aclrtStreamConfigHandle { void *workptr; size_t workSize, flag; uint32_t priority;
+} aclrtStreamConfigHandle;
+typedef enum { ACL_RT_NO_ERROR, ACL_RT_ERROR_MEMORY, ACL_RT_ERROR_L2, ACL_RT_ERROR_AICORE, ACL_RT_ERROR_LINK,
+               ACL_RT_ERROR_L3_PORT, ACL_RT_ERROR_OTHERS = 0xFFFF } aclrtErrorType;
+typedef enum { ACL_RT_AICORE_ERROR_UNKNOWN, ACL_RT_AICORE_ERROR_SW, ACL_RT_AICORE_ERROR_HW_LOCAL
+} aclrtAicoreErrorType;
+typedef enum { ACL_KERNEL_TYPE_AICORE, ACL_KERNEL_TYPE_CUBE, ACL_KERNEL_TYPE_VECTOR, ACL_KERNEL_TYPE_MIX,
+               ACL_KERNEL_TYPE_AICPU = 100 } aclrtKernelType;
+typedef enum { ACL_RT_RANDOM_NUM_FUNC_TYPE_DROPOUT_BITMASK, ACL_RT_RANDOM_NUM_FUNC_TYPE_UNIFORM_DIS,
+               ACL_RT_RANDOM_NUM_FUNC_TYPE_NORMAL_DIS, ACL_RT_RANDOM_NUM_FUNC_TYPE_TRUNCATED_NORMAL_DIS
+} aclrtRandomNumFuncType;
+typedef enum { ACL_RT_UPDATE_RANDOM_TASK = 1, ACL_RT_UPDATE_AIC_AIV_TASK } aclrtUpdateTaskAttrId;
+typedef enum { ACL_RT_PROCESS_STATE_RUNNING, ACL_RT_PROCESS_STATE_LOCKED } aclrtProcessState;
+typedef enum { ACL_RT_DEV_LIMIT_SIMT_STACK_SIZE, ACL_RT_DEV_LIMIT_SIMT_DVG_WARP_STACK_SIZE,
+               ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, ACL_RT_DEV_LIMIT_SIMD_PRINTF_FIFO_SIZE_PER_CORE,
+               ACL_RT_DEV_LIMIT_SIMT_PRINTF_FIFO_SIZE } aclrtDeviceLimit;
+typedef enum { ACL_RT_MEM_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1, ACL_RT_MEM_POOL_REUSE_ALLOW_OPPORTUNISTIC,
+               ACL_RT_MEM_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES, ACL_RT_MEM_POOL_ATTR_RELEASE_THRESHOLD,
+               ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_CURRENT, ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_HIGH,
+               ACL_RT_MEM_POOL_ATTR_USED_MEM_CURRENT, ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH } aclrtMemPoolAttr;
+typedef enum { ACL_RT_ATOMIC_CAPABILITY_SIGNED = 1, ACL_RT_ATOMIC_CAPABILITY_UNSIGNED = 2,
+               ACL_RT_ATOMIC_CAPABILITY_REDUCATION = 4, ACL_RT_ATOMIC_CAPABILITY_REDUCTION = 4,
+               ACL_RT_ATOMIC_CAPABILITY_SCALAR8 = 8, ACL_RT_ATOMIC_CAPABILITY_SCALAR16 = 16,
+               ACL_RT_ATOMIC_CAPABILITY_SCALAR32 = 32, ACL_RT_ATOMIC_CAPABILITY_SCALAR64 = 64,
+               ACL_RT_ATOMIC_CAPABILITY_SCALAR128 = 128, ACL_RT_ATOMIC_CAPABILITY_VECTOR32X4 = 256
+} aclrtAtomicOperationCapability;
+typedef enum { ACL_RT_ATOMIC_OPERATION_INTEGER_ADD, ACL_RT_ATOMIC_OPERATION_INTEGER_MIN,
+               ACL_RT_ATOMIC_OPERATION_INTEGER_MAX, ACL_RT_ATOMIC_OPERATION_INTEGER_INCREMENT,
+               ACL_RT_ATOMIC_OPERATION_INTEGER_DECREMENT, ACL_RT_ATOMIC_OPERATION_AND, ACL_RT_ATOMIC_OPERATION_OR,
+               ACL_RT_ATOMIC_OPERATION_XOR, ACL_RT_ATOMIC_OPERATION_EXCHANGE, ACL_RT_ATOMIC_OPERATION_CAS,
+               ACL_RT_ATOMIC_OPERATION_FLOAT_ADD, ACL_RT_ATOMIC_OPERATION_FLOAT_MIN, ACL_RT_ATOMIC_OPERATION_FLOAT_MAX,
+               ACL_RT_ATOMIC_OPERATION_DMA_ADD = 30, ACL_RT_ATOMIC_OPERATION_DMA_MIN, ACL_RT_ATOMIC_OPERATION_DMA_MAX,
+               ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_ADD = 40, ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_MIN,
+               ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_MAX, ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_CAS,
+               ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_EXCH } aclrtAtomicOperation;
+typedef enum { ACL_MODEL_RI_COND_TYPE_IF, ACL_MODEL_RI_COND_TYPE_WHILE, ACL_MODEL_RI_COND_TYPE_SWITCH
+} aclmdlRICondTaskType;
 typedef enum { ACL_MODEL_RI_CAPTURE_MODE_GLOBAL, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL,
                ACL_MODEL_RI_CAPTURE_MODE_RELAXED } aclmdlRICaptureMode;
 typedef enum { ACL_MODEL_RI_CAPTURE_STATUS_NONE, ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE,
@@ -99,7 +157,6 @@ typedef enum { ACL_MODEL_RI_TASK_DEFAULT, ACL_MODEL_RI_TASK_KERNEL, ACL_MODEL_RI
                ACL_MODEL_RI_TASK_EVENT_WAIT, ACL_MODEL_RI_TASK_EVENT_RESET, ACL_MODEL_RI_TASK_VALUE_WRITE,
                ACL_MODEL_RI_TASK_VALUE_WAIT } aclmdlRITaskType;
 typedef enum { ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT = 1 } aclmdlRICondHandleFlag;
-typedef int aclrtDeviceLimit, aclrtMemPoolAttr, aclrtAtomicOperation;
 
 typedef void (*aclrtDeviceStateCallback)(int32_t deviceId, aclrtDeviceState state, void *args);
 typedef void (*aclrtStreamStateCallback)(aclrtStream stream, aclrtStreamState state, void *args);
@@ -107,7 +164,8 @@ typedef int32_t (*aclrtDeviceTaskAbortCallback)(int32_t deviceId, aclrtDeviceTas
                                                 void *args);
 
 typedef struct { uint32_t sdid; int32_t *pid; size_t num; } aclrtServerPid;
-typedef struct { int32_t type, id; } aclrtMemManagedLocation;
+typedef struct { aclrtMemManagedLocationType type; int32_t id; } aclrtMemManagedLocation;
+typedef struct aclrtMemFabricHandle { uint8_t data[128]; } aclrtMemFabricHandle;
 typedef struct aclrtUtilizationInfo {
     int32_t cubeUtilization, vectorUtilization, aicpuUtilization, memoryUtilization;
     aclrtUtilizationExtendInfo *utilizationExtend;
@@ -121,8 +179,33 @@ typedef struct aclrtPhysicalMemProp {
     uint64_t reserve;
 } aclrtPhysicalMemProp;
 typedef struct { aclrtMemAccessFlags flags; aclrtMemLocation location; uint8_t rsv[12]; } aclrtMemAccessDesc;
-typedef struct { void *addr; size_t len, reserved[14]; } aclrtMemUceInfo;
-typedef struct aclrtErrorInfo aclrtErrorInfo;
+typedef struct {
+    aclrtMemAllocationType allocType;
+    aclrtMemHandleType handleType;
+    aclrtMemLocation location;
+    size_t maxSize;
+    unsigned char reserved[32];
+} aclrtMemPoolProps;
+typedef struct aclrtMemUceInfo { void *addr; size_t len, reserved[UCE_INFO_RESERVED_SIZE]; } aclrtMemUceInfo;
+typedef struct { size_t arraySize; aclrtMemUceInfo memUceInfoArray[ACL_RT_MEM_UCE_INFO_MAX_NUM];
+} aclrtMemUceInfoArray;
+typedef union aclrtErrorInfoDetail { aclrtMemUceInfoArray uceInfo; aclrtAicoreErrorType aicoreErrType;
+} aclrtErrorInfoDetail;
+typedef struct aclrtErrorInfo {
+    uint8_t tryRepair, hasDetail, reserved[2];
+    aclrtErrorType errorType;
+    aclrtErrorInfoDetail detail;
+} aclrtErrorInfo;
+#if !defined(__BISHENG_CCEC__) && !defined(__VECTOR_TYPES_H__)
+typedef struct dim3 {
+    uint32_t x, y, z;
+#if defined(__cplusplus) && __cplusplus >= 201103L
+    constexpr dim3(uint32_t vx = 1, uint32_t vy = 1, uint32_t vz = 1) : x(vx), y(vy), z(vz) {}
+#elif defined(__cplusplus)
+    dim3(uint32_t vx = 1, uint32_t vy = 1, uint32_t vz = 1) : x(vx), y(vy), z(vz) {}
+#endif
+} dim3;
+#endif
 typedef union { uint32_t isLazyLoad, magic; int32_t cpuKernelMode; uint32_t rsv[4]; } aclrtBinaryLoadOptionValue;
 typedef struct { aclrtBinaryLoadOptionType type; aclrtBinaryLoadOptionValue value; } aclrtBinaryLoadOption;
 typedef struct { aclrtBinaryLoadOption *options; size_t numOpt; } aclrtBinaryLoadOptions;
@@ -131,7 +214,7 @@ typedef union {
     uint8_t schemMode;
     uint32_t localMemorySize, dynUBufSize;
     aclrtEngineType engineType;
-    uint32_t blockDimOffset;
+    uint32_t blockDimOffset, numBlocksOffset;
     uint8_t isBlockTaskPrefetch, isDataDump;
     uint16_t timeout;
     aclrtTimeoutUs timeoutUs;
@@ -145,26 +228,41 @@ typedef union {
     uint32_t overflowSwitch, userCustomTag, cacheOpInfoSwitch, streamPriority, reserve[4];
 } aclrtStreamAttrValue;
 typedef struct { aclrtCmoType cmoType; uint32_t barrierId; } aclrtBarrierCmoInfo;
-typedef struct { size_t barrierNum; aclrtBarrierCmoInfo cmoInfo[6]; } aclrtBarrierTaskInfo;
+typedef struct { size_t barrierNum; aclrtBarrierCmoInfo cmoInfo[ACL_RT_CMO_MAX_BARRIER_NUM]; } aclrtBarrierTaskInfo;
 typedef struct { aclrtMemLocation dstLoc, srcLoc; uint8_t rsv[16]; } aclrtMemcpyBatchAttr;
 typedef struct { uint32_t addrOffset, dataOffset; } aclrtPlaceHolderInfo;
-typedef struct aclrtRandomNumTaskInfo aclrtRandomNumTaskInfo;
-typedef struct aclrtTaskUpdateInfo aclrtTaskUpdateInfo;
+typedef struct { uint8_t isAddr, valueOrAddr[8], size, rsv[6]; } aclrtRandomParaInfo;
+typedef struct { aclrtRandomParaInfo dropoutRation; } aclrtDropoutBitmaskInfo;
+typedef struct { aclrtRandomParaInfo min, max; } aclrtUniformDisInfo;
+typedef struct { aclrtRandomParaInfo mean, stddev; } aclrtNormalDisInfo;
+typedef struct {
+    aclrtRandomNumFuncType funcType;
+    union {
+        aclrtDropoutBitmaskInfo dropoutBitmaskInfo;
+        aclrtUniformDisInfo uniformDisInfo;
+        aclrtNormalDisInfo normalDisInfo;
+    } paramInfo;
+} aclrtRandomNumFuncParaInfo;
+typedef struct {
+    aclDataType dataType;
+    aclrtRandomNumFuncParaInfo randomNumFuncParaInfo;
+    void *randomParaAddr, *randomResultAddr, *randomCounterAddr;
+    aclrtRandomParaInfo randomSeed, randomNum;
+    uint8_t rsv[8];
+} aclrtRandomNumTaskInfo;
+typedef struct { void *srcAddr; size_t size; uint32_t rsv[4]; } aclrtRandomTaskUpdateAttr;
+typedef struct { void *binHandle, *funcEntryAddr, *blockDimAddr; uint32_t rsv[4]; } aclrtAicAivTaskUpdateAttr;
+typedef union { aclrtRandomTaskUpdateAttr randomTaskAttr; aclrtAicAivTaskUpdateAttr aicAivTaskAttr;
+} aclrtUpdateTaskAttrVal;
+typedef struct { aclrtUpdateTaskAttrId id; aclrtUpdateTaskAttrVal val; } aclrtTaskUpdateInfo;
 typedef struct { uint32_t backupFlags; char reserved[60]; } aclrtSnapShotBackupArgs;
 typedef struct { uint32_t restoreFlags; char reserved[60]; } aclrtSnapShotRestoreArgs;
 typedef struct { char bytes[16]; } aclrtUuid;
 typedef struct { aclrtCntNotifyRecordMode mode; uint32_t value; } aclrtCntNotifyRecordInfo;
 typedef struct { aclrtCntNotifyWaitMode mode; uint32_t value, timeout; uint8_t isClear, rsv[3]; } aclrtCntNotifyWaitInfo;
-typedef struct { char reserved[64]; } aclrtIpcEventHandle;
-typedef struct {
-    char version[128], majorVersion[64], minorVersion[64], releaseVersion[64], patchVersion[64], reserved[128];
+typedef struct aclrtIpcEventHandle { char reserved[ACL_IPC_EVENT_HANDLE_SIZE]; } aclrtIpcEventHandle;
+typedef struct aclCANNPackageVersion {
+    char version[ACL_PKG_VERSION_MAX_SIZE], majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+    char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE], releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+    char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE], reserved[ACL_PKG_VERSION_MAX_SIZE];
 } aclCANNPackageVersion;
-
-#define ACL_HOST_REG_MAPPED 0x2UL
-#define ACL_HOST_REG_PINNED 0x10000000UL
-#define ACL_NOTIFY_DEFAULT 0x00000000U
-#define ACL_NOTIFY_DEVICE_USE_ONLY 0x00000001U
-#define ACL_STREAM_WAIT_VALUE_GEQ 0x00000000U
-#define ACL_STREAM_WAIT_VALUE_EQ 0x00000001U
-#define ACL_STREAM_WAIT_VALUE_AND 0x00000002U
-#define ACL_STREAM_WAIT_VALUE_NOR 0x00000003U

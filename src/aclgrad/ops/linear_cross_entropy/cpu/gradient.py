@@ -13,86 +13,42 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from aclgrad.core.spec import Call
+from aclgrad.core.spec import F32, U8, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import gemm_for, share_grid
-from aclgrad.cpu.lanes import address_of, pointer_at
+from aclgrad.cpu.lanes import address_of, pointer_at, pointer_to
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
-from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
 from .choose import BLOCK_PARTS, GRAIN
 from .gradient_plan import GradientPlan, plan_gradient
-from .options import RowOptions, add_rows, bend, finish_bias, slopes
+from .gradient_rows import ONE, given_row, own_target, scaled_copy, slope_row
+from .options import RowOptions, add_rows, bend, finish_bias
 from .statistics_merge import shift_of
-
-ONE = np.float32(1)
-
-
-@jit
-def _probabilities(p: Any, logits: Any, columns: int, own: int, shift: Any, sum_exp: Any, scale: Any) -> None:
-    """One row of p, less one-hot at `own` if that is among the columns."""
-    for j in range(columns):
-        p[j] = exp(logits[j] - shift) / sum_exp * scale
-    if 0 <= own < columns:
-        p[own] = (exp(logits[own] - shift) / sum_exp - ONE) * scale
-
-
-@jit
-def _scaled_copy(out: Any, stride: int, source: Any, source_stride: int, count: int, scale: Any) -> None:
-    if stride == 1 and source_stride == 1:
-        for j in range(count):
-            out[j] = source[j] * scale
-    else:
-        for j in range(count):
-            out[j * stride] = source[j * source_stride] * scale
-
-
-@jit
-def _own_target(token: int, plan: GradientPlan, mask: Any, target: Any) -> int:
-    """The row of `weight` that is the token's target, -1 where a mask says it is elsewhere."""
-    if mask is None:
-        return target[token * plan.target]  # type: ignore[no-any-return]
-    elsewhere = mask[(token >> plan.mask_bits) * plan.mask] >> (token & ((1 << plan.mask_bits) - 1))
-    return -1 if elsewhere & 1 else target[token * plan.target]
-
-
-@jit
-def slope_row(
-    p: Any, logits: Any, columns: int, own: int, shift: Any, top: Any, sum_exp: Any, scale: Any, token: int, at: int,
-    plan: GradientPlan, beta: Any, delta: Any, classes: Any,
-) -> None:  # fmt: skip
-    """One row of p of logits less `top - shift`, or with options of slopes; column 0 is row `at` of the weight."""
-    if classes is not None and plan.on:
-        numbers = (scale, beta[token], delta[token])
-        slopes(p, logits, columns, shift, top, sum_exp, *numbers, classes + at, plan.softcap, plan.logit_scale)
-    else:
-        _probabilities(p, logits, columns, own, shift, sum_exp, scale)
+from .statistics_plan import kept_as
 
 
 @cache
 def _gradient_strip(dtype: torch.dtype) -> Any:
     """`strip(...)`: p from `row` of the block of tokens at `t` and `column` of the block of the vocabulary at `v`."""
-    gemm = gemm_for(dtype)
+    gemm, single, wide = gemm_for(dtype), pointer_to(F32), pointer_to(gemm_for(dtype).sums)
     pack, multiply, width, tall = gemm.pack, gemm.multiply, gemm.width, gemm.rows
     depth, unit, itemsize = gemm.operand.depth, gemm.operand.unit, gemm.operand.itemsize
 
     @jit
     def strip(
         plan: GradientPlan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, logits: Any,
-        p: Any, grad: Any, mask: Any, target: Any, logits_max: Any, sum_exp: Any, softmax: Any, tops: Any, kept: Any,
+        p: Any, grad: Any, target: int, logits_max: Any, sum_exp: Any, mask: Any, softmax: int, tops: Any, kept: Any,
         own_slope: Any, beta: Any, delta: Any, bias: Any, classes: Any, bias_sums: Any,
-        input_grad: Any, weight_grad: Any,
     ) -> None:  # fmt: skip
         height, part = plan.height, plan.part
         m, n = min(2 * height, rows - row), min(part, columns - column)
         known = t + row < plan.kept
-        if softmax is None and not known:
+        if not (plan.has_softmax or known):
             lane_bytes = (plan.features + depth - 1) // depth * unit
             x, w = base + plan.x_a + (t + row) * lane_bytes, base + plan.w_t + column * lane_bytes
             down, across = (m + height - 1) // height, (n + width - 1) // width
@@ -101,34 +57,35 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
         for i in range(m):
             token = t + row + i
             line, scale = p + i * part, grad[token * plan.grad]
-            own = _own_target(token, plan, mask, target) - v - column
-            if logits_max is not None:
+            own = own_target(token, plan, mask, target) - v - column
+            if plan.has_softmax:
+                place = token * plan.softmax_row + at * plan.softmax_column
+                if plan.wide_softmax:
+                    given_row(line, wide(softmax) + place, plan.softmax_column, n, own, scale)
+                else:
+                    given_row(line, single(softmax) + place, plan.softmax_column, n, own, scale)
+            else:
                 top, total = logits_max[token * plan.logits_max], sum_exp[token * plan.sum_exp]
                 if not known:
-                    if bias is not None and plan.on:
+                    if plan.on:
                         bend(logits + i * part, bias + at, n, plan.softcap, plan.logit_scale)
                     slope_row(
                         line, logits + i * part, n, own, top, top, total, scale, token, at, plan, beta, delta, classes
                     )
-                elif kept is not None:
+                else:
                     shift = top - shift_of(tops[at // part * plan.tokens + token])
                     less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
                     slope_row(line, less_top, n, own, shift, top, total, scale, token, at, plan, beta, delta, classes)
-                if own_slope is not None and 0 <= own < n:
+                if plan.has_own_slopes and 0 <= own < n:
                     line[own] = own_slope[token]
-            if softmax is not None:
-                given = softmax + (token * plan.softmax_row + at * plan.softmax_column)
-                _scaled_copy(line, 1, given, plan.softmax_column, n, scale)
-                if 0 <= own < n:
-                    line[own] = (given[own * plan.softmax_column] - ONE) * scale
-        if bias is not None and plan.wants_bias_grad:
+        if plan.wants_bias_grad:
             sums = bias_sums + ((t + row) // (2 * height) * plan.block_columns + column)
             add_rows(sums, p, part, m, n)
         block = address_of(p) - (row * part + column) * itemsize
-        if input_grad is not None:
+        if plan.wants_input_grad:
             first, last = row // height, (row + m + height - 1) // height
             pack(base + plan.p_a, block, rows, part, columns, 1, height, first, last, column, column + n)
-        if weight_grad is not None:
+        if plan.wants_weight_grad:
             first, last = column // tall, (column + n + tall - 1) // tall
             pack(base + plan.p_t, block, columns, 1, rows, part, tall, first, last, row, row + m)
 
@@ -137,37 +94,43 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
 
 @cache
 def add_product_of(dtype: torch.dtype) -> Any:
-    """`add_product(...)`: sums = or += a @ b by all threads, and their rounding into `out` once they are final."""
-    gemm = gemm_for(dtype)
+    """`add_product(...)`: sums = or += a @ b by all threads, and their rounding into `out` once they are final.
+
+    `out` is an address, of elements in the dtype or, if they are `wide`, in that of the sums.
+    """
+    gemm, rounded, unrounded = gemm_for(dtype), pointer_to(dtype), pointer_to(gemm_for(dtype).sums)
     multiply, width = gemm.multiply, gemm.width
 
     @jit
     def add_product(
-        out: Any, out_row: int, out_column: int, sums: Any, a: int, b: int, m: int, n: int, k: int, height: int,
-        adds: bool, final: bool, thread: int, threads: int,
+        out: int, out_row: int, out_column: int, wide: int, sums: Any, a: int, b: int, m: int, n: int, k: int,
+        height: int, adds: bool, final: bool, thread: int, threads: int,
     ) -> None:  # fmt: skip
         i0, i1, j0, j1 = share_grid((m + height - 1) // height, (n + width - 1) // width, thread, threads)
         multiply(address_of(sums), n, a, b, m, n, k, height, i0, i1, j0, j1, 1 if adds else 0)
         if final:
             j, count = j0 * width, min(j1 * width, n) - j0 * width
             for i in range(i0 * height, min(i1 * height, m)):
-                line = out + (i * out_row + j * out_column)
-                _scaled_copy(line, out_column, sums + (i * n + j), 1, count, ONE)
+                place, line = i * out_row + j * out_column, sums + (i * n + j)
+                if wide:
+                    scaled_copy(unrounded(out) + place, out_column, line, 1, count, ONE)
+                else:
+                    scaled_copy(rounded(out) + place, out_column, line, 1, count, ONE)
 
     return add_product
 
 
 @cache
 def _gradient_kernel(dtype: torch.dtype) -> Any:
-    """The kernel for matrices of one dtype; arguments that a mode does not read and outputs not wanted are None."""
+    """The kernel for matrices of one dtype; what a mode does not read, and outputs not wanted, are any memory."""
     gemm, strip, add_product = gemm_for(dtype), _gradient_strip(dtype), add_product_of(dtype)
     pack, width, tall = gemm.pack, gemm.width, gemm.rows
-    depth, unit = gemm.operand.depth, gemm.operand.unit
+    depth, unit, itemsize = gemm.operand.depth, gemm.operand.unit, gemm.operand.itemsize
 
     def linear_cross_entropy_backward(
-        thread: int, threads: int, group: Any, sums: Any, grad: Any, input: Any, weight: Any, mask: Any, target: Any,
-        logits_max: Any, sum_exp: Any, softmax: Any, tops: Any, kept: Any, own_slope: Any, beta: Any, delta: Any,
-        bias: Any, classes: Any, bias_grad: Any, input_grad: Any, weight_grad: Any, *numbers: Any,
+        thread: int, threads: int, group: Any, sums: Any, grad: Any, input: Any, weight: Any, target: int,
+        logits_max: Any, sum_exp: Any, mask: Any, softmax: int, tops: Any, kept: Any, own_slope: Any, beta: Any,
+        delta: Any, bias: Any, classes: Any, bias_grad: Any, input_grad: int, weight_grad: int, *numbers: Any,
     ) -> None:  # fmt: skip
         plan = GradientPlan(*numbers)
         bias_sums = sums + plan.bias_sums // unit
@@ -176,18 +139,16 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
         x_b_block = feature_panels * width * (plan.block_tokens // depth) * unit
         logits = pointer_at(base + plan.shared + thread * plan.each, sums)
         p = pointer_at(address_of(logits) + 2 * height * plan.part * unit, input)
-        input_sums = base + plan.input_sums
-        if input_grad is not None and plan.direct:
-            input_sums = address_of(input_grad)
+        input_sums = input_grad if plan.direct else base + plan.input_sums
         first_feature, last_feature = share(feature_panels, 1, thread, threads)
 
-        if softmax is None:
+        if not plan.has_softmax:
             first, last = share((plan.tokens + height - 1) // height, 1, thread, threads)
             pack(
                 base + plan.x_a, address_of(input), plan.tokens, plan.x_row, features, plan.x_column,
                 height, first, last, 0, features,
             )  # fmt: skip
-        if weight_grad is not None:
+        if plan.wants_weight_grad:
             for t in range(0, plan.tokens, plan.block_tokens):
                 rows = min(plan.block_tokens, plan.tokens - t)
                 pack(
@@ -197,10 +158,10 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
 
         for v in range(0, plan.vocabulary, plan.block_columns):
             columns, w = min(plan.block_columns, plan.vocabulary - v), address_of(weight + v * plan.w_row)
-            if softmax is None:
+            if not plan.has_softmax:
                 first, last = share((columns + width - 1) // width, 1, thread, threads)
                 pack(base + plan.w_t, w, columns, plan.w_row, features, plan.w_column, width, first, last, 0, features)
-            if input_grad is not None:
+            if plan.wants_input_grad:
                 pack(
                     base + plan.w_b, w, features, plan.w_column, columns, plan.w_row,
                     width, first_feature, last_feature, 0, columns,
@@ -213,23 +174,25 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
                 for task in range(first, last):
                     strip(
                         plan, base, t, task % down * 2 * height, rows, v, task // down * plan.part, columns, logits, p,
-                        grad, mask, target, logits_max, sum_exp, softmax, tops, kept,
-                        own_slope, beta, delta, bias, classes, bias_sums, input_grad, weight_grad,
+                        grad, target, logits_max, sum_exp, mask, softmax, tops, kept,
+                        own_slope, beta, delta, bias, classes, bias_sums,
                     )  # fmt: skip
                 barrier(group)
-                if bias_grad is not None and plan.wants_bias_grad and t + rows == plan.tokens:
+                if plan.wants_bias_grad and t + rows == plan.tokens:
                     first, last = share(columns, 1, thread, threads)
                     finish_bias(plan, bias_sums, bias_grad, v, first, last)
-                if input_grad is not None:
+                if plan.wants_input_grad:
+                    out = input_grad + t * plan.dx_row * (unit if plan.wide_input_grad else itemsize)
                     add_product(
-                        input_grad + t * plan.dx_row, plan.dx_row, plan.dx_column,
+                        out, plan.dx_row, plan.dx_column, plan.wide_input_grad,
                         pointer_at(input_sums + t * features * unit, sums),
                         base + plan.p_a, base + plan.w_b, rows, features, columns, height,
                         v > 0, v + columns == plan.vocabulary and not plan.direct, thread, threads,
                     )  # fmt: skip
-                if weight_grad is not None:
+                if plan.wants_weight_grad:
+                    out = weight_grad + v * plan.dw_row * itemsize
                     add_product(
-                        weight_grad + v * plan.dw_row, plan.dw_row, plan.dw_column, sums + plan.weight_sums // unit,
+                        out, plan.dw_row, plan.dw_column, 0, sums + plan.weight_sums // unit,
                         base + plan.p_t, base + plan.x_b + t // plan.block_tokens * x_b_block,
                         columns, features, rows, tall, t > 0, t + rows == plan.tokens, thread, threads,
                     )  # fmt: skip
@@ -244,10 +207,10 @@ class GradientOperands(NamedTuple):
     grad: Any
     input: Any
     weight: Any
-    target_mask: Any
     masked_target: Any
     logits_max: Any = None
     sum_exp_logits: Any = None
+    target_mask: Any = None
     softmax: Any = None
     tops: Any = None  # of every part and token: the largest logit
     kept: Any = None  # where logits less those wait
@@ -265,16 +228,18 @@ class Gradient:
     __slots__ = ("_kernel", "_numbers", "_workspace")
 
     def __init__(
-        self, call: Call, dtypes: GradientOperands, kept: int = 0, parts: int = BLOCK_PARTS,
-        options: RowOptions | None = None,
+        self, call: Call, kept: int = 0, parts: int = BLOCK_PARTS, options: RowOptions | None = None
     ) -> None:  # fmt: skip
-        """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`)."""
+        """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`). In training: options."""
         dtype = call["input"].dtype
         plan = plan_gradient(call, gemm_for(dtype), kept, parts, options)
         self._numbers = plan
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
-        outs = [meta and meta.dtype for meta in (call["input_grad"], call["weight_grad"])]
-        signature = (THREAD_GROUP, torch.promote_types(dtype, torch.float32), *dtypes, *outs, *map(type, plan))
+        wide = gemm_for(dtype).sums
+        dtypes = GradientOperands(*[wide] * len(GradientOperands._fields))._replace(
+            input=dtype, weight=dtype, masked_target=int, target_mask=U8, softmax=int, kept=kept_as(dtype)
+        )
+        signature = (THREAD_GROUP, wide, *dtypes, int, int, *map(type, plan))
         self._kernel = cpu_threads.compile(_gradient_kernel(dtype), signature)
 
     @property
@@ -282,11 +247,12 @@ class Gradient:
         """Bytes of scratch memory."""
         return self._workspace.size
 
-    def run(self, operands: GradientOperands, outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
-        """Compute into the outputs; the operands are addresses."""
-        results = (out.data_ptr() for out in outs if out is not None)
-        addresses = (workspace.data_ptr(), *(address for address in operands if address is not None), *results)
-        self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
+    def run(self, operands: Sequence[int | None], outs: Sequence[torch.Tensor | None], workspace: torch.Tensor) -> None:
+        """Compute into the outputs; the operands are addresses, None where there is none."""
+        base = workspace.data_ptr()
+        addresses = [base if address is None else address for address in operands]
+        results = [base if out is None else out.data_ptr() for out in outs]
+        self._kernel(self._workspace.threads(workspace), base, *addresses, *results, *self._numbers)
 
     def describe(self) -> str:
         """In words."""

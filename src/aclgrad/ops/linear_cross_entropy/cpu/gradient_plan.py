@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
-
-from aclgrad.core.spec import Call
+from aclgrad.core.spec import U8, Call
 from aclgrad.cpu.gemm import ALIGNMENT, Gemm
 
 from .choose import BLOCK_PARTS, block_of_p, is_direct, part_columns
 from .options import RowOptions
+from .targets import is_wide
 
 
 class GradientPlan(NamedTuple):
@@ -40,7 +39,15 @@ class GradientPlan(NamedTuple):
     shared: int  # where the memory of all ends, and that of the first thread begins: logits and p of one strip
     each: int  # bytes of a thread
 
+    # What the call has and wants.
+    has_mask: int
     mask_bits: int  # tokens in a byte of the mask, as a power of two
+    wide_target: int  # see `targets.py`
+    has_softmax: int
+    wide_softmax: int  # whether its elements have the type of the sums
+    wants_input_grad: int
+    wants_weight_grad: int
+    wide_input_grad: int  # whether its elements have the type of the sums
     kept: int  # tokens whose logits are known: whole strips, or all
     direct: int  # whether input_grad is its own sums
 
@@ -63,6 +70,7 @@ class GradientPlan(NamedTuple):
     bias_grad: int
 
     # Training.
+    has_own_slopes: int
     wants_bias_grad: int
     on: int  # of `RowOptions`
     softcap: float
@@ -88,6 +96,7 @@ def plan_gradient(
     strip, part = 2 * gemm.panel_height(tokens), part_columns(gemm)
     block_tokens, block_columns = block_of_p(call.dims, strip, part, parts)
     given = options or RowOptions()
+    mask, softmax, input_grad = call["target_mask"], call["softmax"], call["input_grad"]
     return GradientPlan(
         tokens=tokens,
         features=features,
@@ -96,9 +105,17 @@ def plan_gradient(
         block_tokens=block_tokens,
         part=part,
         block_columns=block_columns,
-        mask_bits=3 if call["target_mask"] is not None and call["target_mask"].dtype == torch.uint8 else 0,
+        has_mask=int(mask is not None),
+        mask_bits=3 if mask is not None and mask.dtype == U8 else 0,
+        wide_target=is_wide(call["masked_target"]),
+        has_softmax=int(softmax is not None),
+        wide_softmax=int(softmax is not None and softmax.itemsize == gemm.operand.unit),
+        wants_input_grad=int(input_grad is not None),
+        wants_weight_grad=int(call["weight_grad"] is not None),
+        wide_input_grad=int(input_grad is not None and input_grad.itemsize == gemm.operand.unit),
         kept=kept,
         direct=int(is_direct(call)),
+        has_own_slopes=int(options is not None),
         wants_bias_grad=int(call["bias_grad"] is not None),
         on=int(given.on),
         softcap=float(given.softcap),

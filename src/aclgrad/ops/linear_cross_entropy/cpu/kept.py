@@ -22,9 +22,9 @@ from ..spec_shards import shard_statistics
 from .choose import GRAIN, SUM_ROWS, training_parts
 from .gradient_plan import GradientPlan, places, plan_gradient
 from .kept_gradients import WeightGradPlan, kept_input_grad_kernel, kept_weight_grad_kernel
-from .losses import kept_dtype, wide_of
+from .losses import wide_of
 from .shards import ShardStatistics
-from .statistics_plan import Kept
+from .statistics_plan import Kept, kept_as
 
 
 class KeptLogits(NamedTuple):
@@ -52,11 +52,11 @@ class KeptPlan:
         kept = Kept(tokens, block=self._gradient.block_columns, pitch=features)
         self._statistics = ShardStatistics(call, kept)
         self._weight_grad = self._plan_weight_grad()
-        row, wide = call["row"].dtype, self._wide
+        wide = self._wide
         self._input_kernel = cpu_threads.compile(
             kept_input_grad_kernel(self._dtype),
             (
-                THREAD_GROUP, wide, self._dtype, row, *[wide] * 8, kept_dtype(call), self._dtype, wide, wide,
+                THREAD_GROUP, wide, self._dtype, int, *[wide] * 8, kept_as(self._dtype), self._dtype, wide, wide,
                 *map(type, self._gradient),
             ),
         )  # fmt: skip

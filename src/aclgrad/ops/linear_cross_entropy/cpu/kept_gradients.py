@@ -18,10 +18,12 @@ from aclgrad.cpu.lanes import address_of, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.threads import barrier, share
 
-from .gradient import add_product_of, slope_row
+from .gradient import add_product_of
 from .gradient_plan import GradientPlan
+from .gradient_rows import slope_row
 from .options import add_rows, finish_bias
 from .statistics_merge import shift_of
+from .targets import target_at
 
 
 @cache
@@ -33,7 +35,7 @@ def _slopes_strip(dtype: torch.dtype) -> Any:
     @jit
     def strip(
         plan: GradientPlan, base: int, t: int, row: int, rows: int, v: int, column: int, columns: int, p: Any,
-        alpha: Any, target: Any, top: Any, total: Any, tops: Any, kept: Any, slopes: Any, own_slope: Any, beta: Any,
+        alpha: Any, target: int, top: Any, total: Any, tops: Any, kept: Any, slopes: Any, own_slope: Any, beta: Any,
         delta: Any, classes: Any, bias_sums: Any,
     ) -> None:  # fmt: skip
         height, part = plan.height, plan.part
@@ -45,7 +47,7 @@ def _slopes_strip(dtype: torch.dtype) -> Any:
             shift = top[token] - shift_of(tops[at // part * plan.tokens + token])
             numbers = (shift, top[token], total[token], alpha[token])
             slope_row(line, less_top, n, -1, *numbers, token, at, plan, beta, delta, classes)
-            own = target[token * plan.target] - at
+            own = target_at(target, plan.wide_target, token * plan.target) - at
             if 0 <= own < n:
                 line[own] = own_slope[token]
         for i in range(m):  # not before all logits of these rows are read
@@ -67,7 +69,7 @@ def kept_input_grad_kernel(dtype: torch.dtype) -> Any:
     pack, width, unit = gemm.pack, gemm.width, gemm.operand.unit
 
     def kept_input_grad(
-        thread: int, threads: int, group: Any, sums: Any, weight: Any, target: Any, top: Any, total: Any, alpha: Any,
+        thread: int, threads: int, group: Any, sums: Any, weight: Any, target: int, top: Any, total: Any, alpha: Any,
         own_slope: Any, beta: Any, delta: Any, classes: Any, tops: Any, kept: Any, slopes: Any, bias_grad: Any,
         input_grad: Any, *numbers: Any,
     ) -> None:  # fmt: skip
@@ -97,7 +99,7 @@ def kept_input_grad_kernel(dtype: torch.dtype) -> Any:
                     first, last = share(columns, 1, thread, threads)
                     finish_bias(plan, bias_sums, bias_grad, v, first, last)
                 add_product(
-                    input_grad, features, 1, input_grad + t * features, base + plan.p_a, base + plan.w_b,
+                    0, features, 1, 0, input_grad + t * features, base + plan.p_a, base + plan.w_b,
                     rows, features, columns, height, v > 0, False, thread, threads,
                 )  # fmt: skip
             barrier(group)  # before weight is packed anew
@@ -147,7 +149,7 @@ def kept_weight_grad_kernel(dtype: torch.dtype) -> Any:
             for row in range(0, columns, plan.rows):
                 barrier(group)  # slopes are packed, and the sums are free
                 add_product(
-                    weight_grad + (v + row) * features, features, 1, sums + plan.sums // unit,
+                    address_of(weight_grad + (v + row) * features), features, 1, 0, sums + plan.sums // unit,
                     base + plan.p + row * lane_bytes, base + plan.x,
                     min(plan.rows, columns - row), features, tokens, tall, False, True, thread, threads,
                 )  # fmt: skip

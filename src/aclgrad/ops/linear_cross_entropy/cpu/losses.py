@@ -9,8 +9,9 @@ import torch
 
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta, Value
-from aclgrad.core.spec import F16, F32, U8, Call
+from aclgrad.core.spec import U8, Call
 from aclgrad.cpu import threads as cpu_threads
+from aclgrad.cpu.gemm import gemm_for
 
 from .. import spec_forward
 from ..spec_training import OF_TOKENS, STATISTICS
@@ -29,13 +30,7 @@ ASIDE = ("product_sum", "weighed", "won")
 
 def wide_of(call: Call) -> torch.dtype:
     """The dtype of sums."""
-    return torch.promote_types(call["input"].dtype, F32)
-
-
-def kept_dtype(call: Call) -> torch.dtype:
-    """What a logit is kept as, in the memory of an element of weight_grad."""
-    dtype: torch.dtype = call["input"].dtype
-    return F16 if dtype.itemsize == F16.itemsize else dtype
+    return gemm_for(call["input"].dtype).sums
 
 
 class Vectors:
@@ -68,7 +63,7 @@ class Vectors:
 class Losses:
     """Statistics of every token, its loss, and what was asked for beside it."""
 
-    def __init__(self, call: Call, loss: str, scratch: Scratch, kept: Kept, kept_as: torch.dtype) -> None:
+    def __init__(self, call: Call, loss: str, scratch: Scratch, kept: Kept) -> None:
         """`loss` is the name of the output for losses of tokens."""
         wide, target = wide_of(call), call["target"]
         self._loss = loss
@@ -77,10 +72,10 @@ class Losses:
         whole: dict[str, Value] = {"vocab_start_index": 0, "vocab_end_index": call.dims.V}
         values = {**whole, **self.vectors.metas, **{name: call[name] for name in ("input", "weight", "target")}}
         measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)
-        self.measure = Statistics(measured, kept, kept_as, RowOptions.of(call))
+        self.measure = Statistics(measured, kept, RowOptions.of(call))
         strides = (self.vectors.stride(name) for name in (*MEASURED, loss, *OF_TOKENS, "correct"))
         self._numbers = (*TokenNumbers.of(call), *FoundStrides(target.strides[0], *strides))
-        signature = (target.dtype, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, self._numbers))
+        signature = (int, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, self._numbers))
         self._find = cpu_threads.compile(find_tokens, signature)
 
     def __call__(

@@ -24,7 +24,7 @@ class LinearOnlineMaxSum:
     def __init__(self, call: Call) -> None:
         logits: Meta | None = call["vocab_parallel_logits"]
         kept = Kept(0) if logits is None else Kept(call.dims.BT, *logits.strides)
-        self._statistics = Statistics(call, kept, logits and logits.dtype)
+        self._statistics = Statistics(call, kept)
         self._names = tuple(
             "kept" if name == "vocab_parallel_logits" else name if name in StatisticsOperands._fields else None
             for name in call.spec.params

@@ -19,11 +19,12 @@ from ..empty import Nothing, NothingFound, Zeros
 from ..spec_shards import ELSEWHERE, SLOPES, found_by
 from .choose import training_parts
 from .gradient import Gradient, GradientOperands
-from .losses import ASIDE, MEASURED, kept_dtype, wide_of
+from .losses import ASIDE, MEASURED, wide_of
 from .options import ClassVectors, RowOptions
-from .slopes import differentiated, operand_types
+from .slopes import differentiated
 from .statistics import Statistics, StatisticsOperands
 from .statistics_plan import Kept
+from .targets import is_wide, target_at
 
 
 def row_options(call: Call, smooths: bool, finds: bool = False, bends: bool = False) -> RowOptions:
@@ -39,19 +40,20 @@ class FoundNumbers(NamedTuple):
     vocabulary: int
     smooths: int
     finds: int
+    wide_row: int  # see `targets.py`
     row: int
     found_row: int
     found_column: int
 
 
 def gather_found(
-    _thread: int, _threads: int, row: Any, top: Any, others: Any, predicted: Any, mixed: Any, weighed: Any, won: Any,
+    _thread: int, _threads: int, row: int, top: Any, others: Any, predicted: Any, mixed: Any, weighed: Any, won: Any,
     found: Any, *numbers: int,
 ) -> None:  # fmt: skip
     """What the shard found of its tokens, in the rows of one matrix (`spec_shards.Found`)."""
     of = FoundNumbers(*numbers)
     for token in range(of.tokens):
-        own = row[token * of.row]
+        own = target_at(row, of.wide_row, token * of.row)
         at = found + token * of.found_column
         at[0] = top[token]
         at[of.found_row] = others[token]
@@ -80,12 +82,13 @@ class ShardStatistics:
         metas = {name: Meta(tokens, (1,), dtype, call.device) for name, dtype in dtypes.items()}
         values = {**whole, **metas, "input": call["input"], "weight": call["weight"]}
         measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)
-        self.measure = Statistics(measured, kept or Kept(0), kept_dtype(call), options)
+        self.measure = Statistics(measured, kept or Kept(0), options)
         self.shared = scratch.size
         self._numbers = FoundNumbers(
-            *tokens, call.dims.V, int(options.smooths), int(options.finds), row.strides[0], *call["found"].strides
-        )
-        signature = (row.dtype, *[wide] * 5, U8, wide, *(int for _ in self._numbers))
+            *tokens, call.dims.V, int(options.smooths), int(options.finds), is_wide(row), row.strides[0],
+            *call["found"].strides,
+        )  # fmt: skip
+        signature = (int, *[wide] * 5, U8, wide, *(int for _ in self._numbers))
         self._gather = cpu_threads.compile(gather_found, signature)
 
     @property
@@ -150,7 +153,7 @@ class ShardGradients:
         self._vectors = Gapless(call, OF_TOKENS, scratch)
         self._classes = ClassVectors(call, wide_of(call), scratch, options)
         parts = training_parts(gemm_for(call["input"].dtype))
-        self._gradient = Gradient(self._differentiated(call), operand_types(call, call["row"]), 0, parts, options)
+        self._gradient = Gradient(self._differentiated(call), 0, parts, options)
         self._shared = scratch.size
 
     def _differentiated(self, call: Call) -> Call:
@@ -173,7 +176,7 @@ class ShardGradients:
         x, weight, row = (given[name].data_ptr() for name in ("input", "weight", "row"))
         anything = behind.data_ptr()
         operands = GradientOperands(
-            at["alpha"], x, weight, None, row, at["top"], at["total"], tops=anything, kept=anything,
+            at["alpha"], x, weight, row, at["top"], at["total"], tops=anything, kept=anything,
             own_slope=at["own_slope"], beta=at["beta"], delta=at["delta"], bias=bias, classes=classes,
             bias_grad=anything if bias_grad is None else bias_grad.data_ptr(),
         )  # fmt: skip

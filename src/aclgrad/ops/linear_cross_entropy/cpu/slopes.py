@@ -13,7 +13,7 @@ from aclgrad.cpu import threads as cpu_threads
 
 from .. import spec
 from .gradient import Gradient, GradientOperands
-from .losses import MEASURED, Given, Vectors, kept_dtype, wide_of
+from .losses import MEASURED, Given, Vectors, wide_of
 from .options import RowOptions
 from .tokens import SlopeNumbers, TokenNumbers, weigh_tokens
 
@@ -38,9 +38,9 @@ class Slopes:
         ]  # fmt: skip
         self._numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
         self._weigh = cpu_threads.compile(
-            weigh_tokens, (target.dtype, *[wide] * 14, *map(type, self._numbers))
+            weigh_tokens, (int, *[wide] * 14, *map(type, self._numbers))
         )  # fmt: skip
-        self.gradient = Gradient(differentiated(call, statistics), operand_types(call, target), kept, parts, options)
+        self.gradient = Gradient(differentiated(call, statistics), kept, parts, options)
 
     def __call__(
         self, given: Given, statistics: Mapping[str, int], columns: tuple[int, int], workspace: torch.Tensor,
@@ -58,21 +58,11 @@ class Slopes:
         self._weigh(1, target, statistics["grad"], *read, classes, *slopes, *self._numbers)
         bias_grad = given["bias_grad"]
         operands = GradientOperands(
-            alpha, x, weight, None, target, statistics["logits_max"], statistics["sum_exp_logits"], tops=tops,
+            alpha, x, weight, target, statistics["logits_max"], statistics["sum_exp_logits"], tops=tops,
             kept=kept, own_slope=own_slope, beta=beta, delta=delta, bias=bias, classes=classes,
             bias_grad=anything if bias_grad is None else bias_grad.data_ptr(),
         )  # fmt: skip
         self.gradient.run(operands, (given["input_grad"], given["weight_grad"]), behind)
-
-
-def operand_types(call: Call, target: Meta) -> GradientOperands:
-    """What the kernel of the gradient reads in training, whatever of it there is: one piece of machine code."""
-    wide, dtype = wide_of(call), call["input"].dtype
-    return GradientOperands(
-        grad=wide, input=dtype, weight=dtype, target_mask=None, masked_target=target.dtype, logits_max=wide,
-        sum_exp_logits=wide, tops=wide, kept=kept_dtype(call), own_slope=wide, beta=wide, delta=wide, bias=wide,
-        classes=wide, bias_grad=wide,
-    )  # fmt: skip
 
 
 def differentiated(call: Call, statistics: Given) -> Call:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from aclgrad.core.spec import F32, U8, Call
+from aclgrad.core.spec import U8, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import gemm_for
@@ -29,8 +29,19 @@ from aclgrad.cpu.workspace import ThreadWorkspace
 from .choose import GRAIN, LANES, TASKS
 from .options import RowOptions, bend
 from .statistics_merge import is_largest, merge, merge_products, merge_sum, shift_of
-from .statistics_plan import Kept, StatisticsPlan, plan_statistics
-from .statistics_rows import NOTHING, ZERO, largest, product, sum_of_exponentials, sum_of_products, weighed_sum, wins
+from .statistics_plan import Kept, StatisticsPlan, kept_as, plan_statistics
+from .statistics_rows import (
+    NOTHING,
+    ZERO,
+    largest,
+    largest_rounded,
+    product,
+    sum_of_exponentials,
+    sum_of_products,
+    weighed_sum,
+    wins,
+)  # fmt: skip
+from .targets import put_target, target_at
 
 
 @jit
@@ -44,10 +55,12 @@ def _copy(out: Any, step: int, source: Any, count: int, shift: Any) -> None:
 
 
 @jit
-def _keep(plan: StatisticsPlan, logits: Any, token: int, column: int, values: Any, count: int, shift: Any) -> None:
-    """Copy a row's logits, from a column on, to where they are wanted."""
+def _keep(
+    plan: StatisticsPlan, logits: Any, like: Any, token: int, column: int, values: Any, count: int, shift: Any
+) -> None:
+    """Copy a row's logits, from a column on, to where they are wanted: in a matrix, of elements as `like` has them."""
     if plan.kept_block == 0:
-        at = logits + (token * plan.kept_row + column * plan.kept_column)
+        at = pointer_at(address_of(logits), like) + (token * plan.kept_row + column * plan.kept_column)
         _copy(at, plan.kept_column, values, count, ZERO)
     else:
         block = column // plan.kept_block * plan.kept_block
@@ -56,36 +69,35 @@ def _keep(plan: StatisticsPlan, logits: Any, token: int, column: int, values: An
 
 
 @jit
-def _own_row(plan: StatisticsPlan, target: Any, token: int) -> int:
+def _own_row(plan: StatisticsPlan, target: int, token: int) -> int:
     """The row of `weight` that is the token's target, -1 if the shard's range does not have it."""
-    wanted = target[token * plan.target]
+    wanted = target_at(target, plan.wide_target, token * plan.target)
     return wanted - plan.start if plan.start <= wanted < plan.stop else -1
 
 
 @jit
 def _reduce(
-    plan: StatisticsPlan, values: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any, chosen: Any,
-    target: Any, kept: Any, products: Any, weighed: Any, won: Any, classes: Any,
+    plan: StatisticsPlan, values: Any, top: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any,
+    chosen: Any, target: int, kept: Any, like: Any, products: Any, weighed: Any, won: Any, classes: Any,
 ) -> None:  # fmt: skip
-    """Statistics of a token's logits in the columns [v, v + n)."""
+    """Statistics of a token's logits in the columns [v, v + n), the largest of which is `top`."""
     padded = (n + LANES - 1) // LANES * LANES
-    top = largest(lanes, values, padded)
     shift = shift_of(top)
     at = v // plan.part * plan.tokens + token
     own = _own_row(plan, target, token) - v
-    if classes is not None and plan.smooths:
+    if plan.smooths:
         weighed[at] = weighed_sum(lanes, values, classes + v, n, shift)
     if 0 <= own < n:
         chosen[token] = values[own]
-        if won is not None and plan.finds:
+        if plan.finds:
             won[token] = 1 if wins(values, own, n) else 0
         if plan.exact:
             values[own] = NOTHING
-    if products is not None and plan.finds:
+    if plan.finds:
         products[at] = sum_of_products(lanes, values, padded, shift)
     tops[at], totals[at] = top, sum_of_exponentials(lanes, values, padded, shift)
-    if kept is not None and token < plan.kept:
-        _keep(plan, kept, token, v, values, n, shift)
+    if token < plan.kept:
+        _keep(plan, kept, like, token, v, values, n, shift)
 
 
 @cache
@@ -97,8 +109,8 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
 
     @jit
     def strip(
-        plan: StatisticsPlan, base: int, row: int, m: int, v: int, n: int, w: int, logits: Any, rounded: Any,
-        lanes: Any, tops: Any, totals: Any, chosen: Any, target: Any, kept: Any, products: Any, weighed: Any, won: Any,
+        plan: StatisticsPlan, base: int, row: int, m: int, v: int, n: int, w: int, logits: Any, like: Any,
+        lanes: Any, tops: Any, totals: Any, chosen: Any, target: int, kept: Any, products: Any, weighed: Any, won: Any,
         bias: Any, classes: Any,
     ) -> None:  # fmt: skip
         x = base + plan.x + row * ((plan.features + depth - 1) // depth * unit)
@@ -107,36 +119,31 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
         padded = (n + LANES - 1) // LANES * LANES
         for i in range(m):
             line = logits + i * plan.stride
-            if bias is not None and plan.on:
+            if plan.on:
                 bend(line, bias + v, n, plan.softcap, plan.logit_scale)
             for j in range(n, padded):
                 line[j] = NOTHING
             if is_half and not plan.exact:
-                values = rounded + i * plan.stride
-                _copy(values, 1, line, padded, ZERO)
-                _reduce(
-                    plan, values, row + i, v, n, lanes, tops, totals, chosen, target, kept,
-                    products, weighed, won, classes,
-                )  # fmt: skip
+                top = largest_rounded(lanes, line, padded, like)
             else:
-                _reduce(
-                    plan, line, row + i, v, n, lanes, tops, totals, chosen, target, kept,
-                    products, weighed, won, classes,
-                )  # fmt: skip
+                top = largest(lanes, line, padded)
+            _reduce(
+                plan, line, top, row + i, v, n, lanes, tops, totals, chosen, target, kept, like,
+                products, weighed, won, classes,
+            )  # fmt: skip
 
     return strip
 
 
 @cache
 def _statistics_kernel(dtype: torch.dtype) -> Any:
-    """The kernel for matrices of one dtype; results that nobody wants are None."""
+    """The kernel for matrices of one dtype; what a call does not have, or want, is any memory."""
     gemm, strip = gemm_for(dtype), _statistics_strip(dtype)
     pack, width, unit = gemm.pack, gemm.width, gemm.operand.unit
-    narrow = unit // dtype.itemsize  # elements of the dtype in the place of a sum
 
     def linear_online_max_sum(
-        thread: int, threads: int, group: Any, sums: Any, input: Any, weight: Any, target: Any, logits_max: Any,
-        sum_exp_logits: Any, predicted_logits: Any, sum_exp_others: Any, target_mask: Any, masked_target: Any,
+        thread: int, threads: int, group: Any, sums: Any, input: Any, weight: Any, target: int, logits_max: Any,
+        sum_exp_logits: Any, predicted_logits: Any, sum_exp_others: Any, target_mask: Any, masked_target: int,
         kept: Any, bias: Any, classes: Any, product_sum: Any, weighed: Any, won: Any, *numbers: Any,
     ) -> None:  # fmt: skip
         plan = StatisticsPlan(*numbers)
@@ -152,11 +159,8 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
         class_sums = sums + plan.class_sums // unit
         w, lanes = base + mine + plan.w, apart(sums + (mine + plan.lanes) // unit, 0)
         logits = apart(sums + (mine + plan.strip) // unit, 1)
-        rounded = apart(pointer_at(address_of(logits), input), 2)
-        if narrow > 1:
-            rounded = rounded + 2 * plan.height * plan.stride * narrow
         parts = (plan.vocabulary + plan.part - 1) // plan.part
-        if classes is not None and plan.smooths:
+        if plan.smooths:
             first, last = share(parts, 1, thread, threads)
             for part in range(first, last):
                 class_sums[part] = ZERO
@@ -181,7 +185,7 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
             end = min((task % spans + 1) * span, plan.tokens)
             for row in range(task % spans * span, end, 2 * plan.height):
                 strip(
-                    plan, base, row, min(2 * plan.height, end - row), v, n, w, logits, rounded, lanes,
+                    plan, base, row, min(2 * plan.height, end - row), v, n, w, logits, weight, lanes,
                     tops, totals, chosen, target, kept, products, weighed_parts, won, bias, classes,
                 )  # fmt: skip
         barrier(group)
@@ -192,25 +196,25 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
             own = _own_row(plan, target, token)
             here = 0 <= own < plan.vocabulary
             logit = chosen[token] - top if here else ZERO
-            if product_sum is not None and plan.finds:
+            if plan.finds:
                 product_sum[token] = merge_products(plan, token, top, tops, totals, products)
                 if here:
                     product_sum[token] += product(logit)
                     won[token] = won[token] if is_largest(plan, token, own, chosen[token], tops) else 0
                 else:
                     won[token] = 0
-            if weighed is not None and plan.smooths:
+            if plan.smooths:
                 weighed[token] = merge_sum(plan, token, top, tops, weighed_parts, class_sums)
-            if sum_exp_others is not None:
+            if plan.wants_others:
                 sum_exp_others[token * plan.others] = total
                 if here:
                     total += exp(logit)
             logits_max[token * plan.logits_max] = top
             sum_exp_logits[token * plan.sum_exp] = total
             predicted_logits[token * plan.predicted] = logit
-            if masked_target is not None:
-                masked_target[token * plan.masked_target] = max(own, 0)
-        if target_mask is not None:
+            if plan.wants_mask:
+                put_target(masked_target, plan.wide_target, token * plan.masked_target, max(own, 0))
+        if plan.wants_mask:
             for byte in range(first // 8, (last + 7) // 8):
                 bits = 0
                 for bit in range(8):
@@ -242,7 +246,10 @@ class StatisticsOperands(NamedTuple):
     won: Any = None  # whether the own target is the first of the largest
 
 
-TRAINING = ("kept", "bias", "classes", "product_sum", "weighed", "won")
+WIDE = (
+    "logits_max", "sum_exp_logits", "predicted_logits", "sum_exp_others", "bias", "classes", "product_sum", "weighed",
+)  # fmt: skip
+"""What has the dtype of sums."""
 
 
 class Statistics:
@@ -250,20 +257,18 @@ class Statistics:
 
     __slots__ = ("_kernel", "_numbers", "_workspace", "kept_bytes")
 
-    def __init__(
-        self, call: Call, kept: Kept, kept_as: torch.dtype | None, options: RowOptions | None = None
-    ) -> None:  # fmt: skip
-        """Logits are kept in the dtype `kept_as`, or not at all. In training there are options."""
+    def __init__(self, call: Call, kept: Kept, options: RowOptions | None = None) -> None:
+        """In training there are options."""
         dtype = call["input"].dtype
-        wide = torch.promote_types(dtype, F32)
+        wide = gemm_for(dtype).sums
         plan = plan_statistics(call, gemm_for(dtype), kept, options)
         self._numbers = plan
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
-        metas = {name: call[name] for name in StatisticsOperands._fields if name not in TRAINING}
-        dtypes = StatisticsOperands(**{name: meta and meta.dtype for name, meta in metas.items()}, kept=kept_as)
-        if options is not None:
-            dtypes = dtypes._replace(**dict.fromkeys(("bias", "classes", "product_sum", "weighed"), wide), won=U8)
+        dtypes = StatisticsOperands(
+            input=dtype, weight=dtype, target=int, **dict.fromkeys(WIDE, wide), target_mask=U8, masked_target=int,
+            kept=kept_as(dtype), won=U8,
+        )  # fmt: skip
         signature = (THREAD_GROUP, wide, *dtypes, *map(type, plan))
         self._kernel = cpu_threads.compile(_statistics_kernel(dtype), signature)
 
@@ -274,8 +279,9 @@ class Statistics:
 
     def run(self, operands: StatisticsOperands, workspace: torch.Tensor) -> None:
         """Compute into the outputs; the operands are addresses."""
-        addresses = (address for address in (workspace.data_ptr(), *operands) if address is not None)
-        self._kernel(self._workspace.threads(workspace), *addresses, *self._numbers)
+        base = workspace.data_ptr()
+        addresses = (base if address is None else address for address in operands)
+        self._kernel(self._workspace.threads(workspace), base, *addresses, *self._numbers)
 
     def describe(self) -> str:
         """In words."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aclgrad.core.spec import Call
+import torch
+
+from aclgrad.core.spec import F16, Call
 from aclgrad.cpu.gemm import Gemm
 
 from .choose import LANES, part_columns
 from .gradient_plan import places
 from .options import RowOptions
+from .targets import is_wide
 
 
 class Kept(NamedTuple):
@@ -26,6 +29,11 @@ class Kept(NamedTuple):
     pitch: int = 0
 
 
+def kept_as(dtype: torch.dtype) -> torch.dtype:
+    """What logits of matrices of a dtype are kept as in blocks: in the memory of an element of weight_grad."""
+    return F16 if dtype.itemsize == F16.itemsize else dtype
+
+
 class StatisticsPlan(NamedTuple):
     """Every number the kernel needs. Places are byte offsets into the workspace, strides count elements."""
 
@@ -39,6 +47,9 @@ class StatisticsPlan(NamedTuple):
     part: int  # columns of a task
     stride: int  # columns of a strip, some of which may not exist
     exact: int  # whether no logit is rounded, and that of the own target left out of the sums until the end
+    wide_target: int  # see `targets.py`
+    wants_others: int
+    wants_mask: int  # and the targets in it
 
     # Places.
     tops: int  # of every part and token: the largest logit
@@ -53,7 +64,7 @@ class StatisticsPlan(NamedTuple):
     # Places in the memory of a thread.
     lanes: int  # where a row is reduced
     w: int  # a packed part of weight
-    strip: int  # logits and rounded logits of a strip
+    strip: int  # logits of a strip
     each: int
 
     # Strides.
@@ -115,7 +126,7 @@ def plan_statistics(call: Call, gemm: Gemm, kept: Kept, options: RowOptions | No
     of_each = {
         "lanes": LANES * unit,
         "w": gemm.packed_b_bytes(part, features),
-        "strip": 2 * height * stride * (unit + gemm.operand.itemsize),
+        "strip": 2 * height * stride * unit,
     }
     matrices = {
         f"{prefix}_{axis}": stride
@@ -128,6 +139,8 @@ def plan_statistics(call: Call, gemm: Gemm, kept: Kept, options: RowOptions | No
     return StatisticsPlan(
         tokens, features, vocabulary, call["vocab_start_index"], call["vocab_end_index"],
         height=height, part=part, stride=stride, exact=int(options is not None),
+        wide_target=is_wide(call["target"]), wants_others=int(call["sum_exp_others"] is not None),
+        wants_mask=int(call["target_mask"] is not None),
         **places(for_all, "shared"), **places(of_each, "each"), **matrices, **vectors,
         kept=kept.tokens, kept_row=kept.row, kept_column=kept.column, kept_block=kept.block, kept_pitch=kept.pitch,
         on=int(on), smooths=int(smooths), finds=int(finds), softcap=float(softcap), logit_scale=float(logit_scale),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aclgrad.cpu.compiler import jit
-from aclgrad.cpu.lanes import cast
+from aclgrad.cpu.lanes import cast, rounded_as
 from aclgrad.cpu.vecmath import exp
 
 from .choose import LANES
@@ -29,6 +29,24 @@ def largest(lanes: Any, values: Any, count: int) -> Any:
     for column in range(LANES, count, LANES):
         for lane in range(LANES):
             lanes[lane] = larger(values[column + lane], lanes[lane])
+    return _largest_lane(lanes)
+
+
+@jit
+def largest_rounded(lanes: Any, values: Any, count: int, like: Any) -> Any:
+    """The largest of whole lanes of values, which are rounded to the dtype of `like` where they are."""
+    for lane in range(LANES):
+        values[lane] = rounded_as(values[lane], like)
+        lanes[lane] = values[lane]
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            values[column + lane] = rounded_as(values[column + lane], like)
+            lanes[lane] = larger(values[column + lane], lanes[lane])
+    return _largest_lane(lanes)
+
+
+@jit
+def _largest_lane(lanes: Any) -> Any:
     top = lanes[0]
     for lane in range(1, LANES):
         top = larger(lanes[lane], top)

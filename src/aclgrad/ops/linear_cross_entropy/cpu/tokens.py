@@ -13,6 +13,7 @@ from aclgrad.core.spec import Call
 from aclgrad.cpu.compiler import jit
 
 from .options import RowOptions
+from .targets import is_wide, target_at
 
 
 class TokenNumbers(NamedTuple):
@@ -20,6 +21,7 @@ class TokenNumbers(NamedTuple):
 
     tokens: int
     vocabulary: int
+    wide_target: int  # see `targets.py`
     ignored: int
     finds: int  # log-probabilities, entropy, …
     smooths: int
@@ -34,10 +36,13 @@ class TokenNumbers(NamedTuple):
         """Those of a call for training."""
         options = RowOptions.of(call)
         return cls(
-            call.dims.BT, call.dims.V, call["ignore_index"], int(options.finds), int(options.smooths),
-            int(call["class_weight"] is not None), float(call["label_smoothing"]), float(call["z_loss"]),
-            float(call["softcap"]), float(call["logit_scale"]),
+            call.dims.BT, call.dims.V, is_wide(call["target"]), call["ignore_index"], int(options.finds),
+            int(options.smooths), int(call["class_weight"] is not None), float(call["label_smoothing"]),
+            float(call["z_loss"]), float(call["softcap"]), float(call["logit_scale"]),
         )  # fmt: skip
+
+
+SIZES = len(TokenNumbers._fields)
 
 
 @jit
@@ -77,14 +82,14 @@ class FoundStrides(NamedTuple):
 
 
 def find_tokens(
-    _thread: int, _threads: int, target: Any, top: Any, total: Any, others: Any, predicted: Any, product_sum: Any,
+    _thread: int, _threads: int, target: int, top: Any, total: Any, others: Any, predicted: Any, product_sum: Any,
     weighed: Any, won: Any, classes: Any, loss: Any, logprob: Any, entropy: Any, lse: Any, correct: Any, *numbers: Any,
 ) -> None:  # fmt: skip
     """Losses of all tokens; log-probability, entropy, lse and whether the own target wins, if they are wanted."""
-    of, at = TokenNumbers(*numbers[:10]), FoundStrides(*numbers[10:])
+    of, at = TokenNumbers(*numbers[:SIZES]), FoundStrides(*numbers[SIZES:])
     class_total = _class_total(of, classes)
     for token in range(of.tokens):
-        row = target[token * at.target]
+        row = target_at(target, of.wide_target, token * at.target)
         here, counts = 0 <= row < of.vocabulary, row != of.ignored
         sums, largest, own = total[token * at.total], top[token * at.top], predicted[token * at.predicted]
         log_total = _log_total(here, others[token * at.others], sums, own)
@@ -106,6 +111,7 @@ class ShareNumbers(NamedTuple):
     """Sizes, options and strides of `share_losses`."""
 
     tokens: int
+    wide_target: int
     ignored: int
     mean: int
     weighs: int  # tokens have weights
@@ -116,14 +122,14 @@ class ShareNumbers(NamedTuple):
 
 
 def share_losses(
-    _thread: int, _threads: int, target: Any, losses: Any, token_weight: Any, normalizer: Any, loss: Any, grad: Any,
+    _thread: int, _threads: int, target: int, losses: Any, token_weight: Any, normalizer: Any, loss: Any, grad: Any,
     *numbers: int,
 ) -> None:  # fmt: skip
     """The sum or the mean of all losses, and what each of them counts in it."""
     of = ShareNumbers(*numbers)
     count = 0
     for token in range(of.tokens):
-        count += target[token * of.target] != of.ignored
+        count += target_at(target, of.wide_target, token * of.target) != of.ignored
     by = 1.0
     if of.divides:
         by = float(normalizer[0])
@@ -131,7 +137,7 @@ def share_losses(
         by = float(count)
     total = 0.0
     for token in range(of.tokens):
-        counts = target[token * of.target] != of.ignored
+        counts = target_at(target, of.wide_target, token * of.target) != of.ignored
         weight = float(token_weight[token * of.token_weight]) if of.weighs else 1.0
         grad[token] = weight / by if counts else 0.0
         if counts:
@@ -159,15 +165,15 @@ class SlopeNumbers(NamedTuple):
 
 
 def weigh_tokens(
-    _thread: int, _threads: int, target: Any, grad: Any, logprob_grad: Any, entropy_grad: Any, lse_grad: Any, top: Any,
+    _thread: int, _threads: int, target: int, grad: Any, logprob_grad: Any, entropy_grad: Any, lse_grad: Any, top: Any,
     total: Any, others: Any, predicted: Any, entropy: Any, classes: Any, alpha: Any, beta: Any, delta: Any,
     own_slope: Any, *numbers: Any,
 ) -> None:  # fmt: skip
     """α, β and δ of the slopes ((α + β·(z − largest))·p − δ·c)·∂z/∂sum, and the whole slope at the own target."""
-    of, at = TokenNumbers(*numbers[:10]), SlopeNumbers(*numbers[10:])
+    of, at = TokenNumbers(*numbers[:SIZES]), SlopeNumbers(*numbers[SIZES:])
     class_total = _class_total(of, classes)
     for token in range(of.tokens):
-        row = target[token * at.target]
+        row = target_at(target, of.wide_target, token * at.target)
         here, counts = 0 <= row < of.vocabulary, row != of.ignored
         sums, rest_sum, largest = total[token * at.total], others[token * at.others], top[token * at.top]
         weight = (float(grad[token * at.grad]) if here else math.nan) if counts else 0.0

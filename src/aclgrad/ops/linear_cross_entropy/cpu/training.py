@@ -26,10 +26,11 @@ from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
 from .choose import kept_tokens, training_parts
 from .gradient_plan import plan_gradient
-from .losses import MEASURED, Losses, Vectors, kept_dtype, wide_of
+from .losses import MEASURED, Losses, Vectors, wide_of
 from .options import ClassVectors, RowOptions
 from .slopes import READ, Slopes, differentiated
 from .statistics_plan import Kept
+from .targets import is_wide
 from .tokens import ShareNumbers, share_losses
 
 
@@ -47,7 +48,7 @@ class LossAndGradients:
         tokens_kept = 0 if call["weight_grad"] is None else kept_tokens(call.dims, 2 * plan.height)
         kept = Kept(tokens_kept, block=plan.block_columns, pitch=features) if tokens_kept else Kept(0)
         self._keeps = kept.tokens > 0
-        self._losses = Losses(call, "losses", scratch, kept, kept_dtype(call))
+        self._losses = Losses(call, "losses", scratch, kept)
         found = self._losses.vectors
         self._share = Vectors(call, ("grad",), scratch)
         self._slopes = None
@@ -57,11 +58,11 @@ class LossAndGradients:
         self._shared = scratch.size
         weights, normalizer = call["token_weight"], call["normalizer"]
         self._numbers = ShareNumbers(
-            call.dims.BT, call["ignore_index"], int(call["mean"]), int(weights is not None),
+            call.dims.BT, is_wide(target), call["ignore_index"], int(call["mean"]), int(weights is not None),
             int(normalizer is not None), target.strides[0], found.stride("losses"),
             0 if weights is None else weights.strides[0],
         )  # fmt: skip
-        signature = (target.dtype, *[wide] * 5, *(int for _ in self._numbers))
+        signature = (int, *[wide] * 5, *(int for _ in self._numbers))
         self._reduce = cpu_threads.compile(share_losses, signature)
 
     @property
@@ -103,7 +104,7 @@ class TokenLosses:
     def __init__(self, call: Call) -> None:
         scratch = Scratch()
         self._names = tuple(call.spec.params)
-        self._losses = Losses(call, "loss", scratch, Kept(0), kept_dtype(call))
+        self._losses = Losses(call, "loss", scratch, Kept(0))
         self._shared = scratch.size
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -59,16 +60,17 @@ _told: Any = WeakIdKeyDictionary()
 """Weight → {(group, vocab): ranges}. Every rank comes with a weight for the first time in the same call."""
 
 
+ASKED = "vocab: a graph cannot ask other ranks for their rows; use nn.VocabParallelLinearCrossEntropyLoss or a DTensor"
+
+
 def ranges_of(group: Any, weight: Tensor, vocab: Range | None) -> Ranges:
     """What all ranks' weights are of the vocabulary: told once for every weight, by the group's store."""
+    if torch.compiler.is_compiling():  # where the whole graph is wanted the compiler raises this; nothing else does
+        torch._dynamo.graph_break(msg=ASKED)
     key, known = (group.group_name, vocab, weight.shape[0]), _told.setdefault(weight, {})
     if key not in known:
         if is_watched():
-            raise Unsupported(
-                "vocab: a graph cannot ask other ranks for their rows; use nn.VocabParallelLinearCrossEntropyLoss or a "
-                "DTensor, or call once before",
-                "vocab",
-            )
+            raise Unsupported(f"{ASKED}, or call once before", "vocab")
         known[key] = tell_ranges(group, weight.shape[0], vocab)
     return known[key]  # type: ignore[no-any-return]
 

@@ -147,6 +147,7 @@ class _FromKept:
         self, kept: Any, x: Tensor, shard: Shard, statistics: Sequence[Tensor], slopes: Slopes, wants: Wants
     ) -> None:
         self._kept, self._x, self._shard, self._wants = kept, x, shard, wants
+        self._classes = None if shard.classes is None else shard.classes.contiguous()
         alpha, own_slope, beta, delta = slopes
         self._changes = beta is not None or delta is not None
         zeros = torch.zeros_like(alpha)
@@ -158,7 +159,7 @@ class _FromKept:
     def input_grad(self, chunk: int) -> Tensor | None:  # noqa: ARG002
         shard = self._shard
         return self._kept.plan.input_grad(  # type: ignore[no-any-return]
-            self._kept, shard.weight, shard.row, self._vectors, shard.classes, self._changes, self._bias_grad
+            self._kept, shard.weight, shard.row, self._vectors, self._classes, self._changes, self._bias_grad
         )
 
     def weight_grad(self, chunk: int) -> None:  # noqa: ARG002

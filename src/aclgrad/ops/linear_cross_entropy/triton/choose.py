@@ -232,14 +232,14 @@ def strip_bytes(call: Call, budget: int) -> int:
     return 0 if dtype == F32 else budget // (SPARE_STRIP_SHARE if on_hopper(dtype, call.device) else STRIP_SHARE)
 
 
-def tokens_in_weight_grad(call: Call, budget: int) -> int:
+def tokens_in_weight_grad(call: Call, budget: int, *, borrows: bool = False) -> int:
     """How many tokens keep their logits in the memory of weight_grad; 0 where that is impossible or not worth it."""
     tokens, features, vocabulary = call.dims
     weight_grad, itemsize = call["weight_grad"], call["input"].itemsize
     in_order = all(meta is not None and row_major(meta) for meta in (call["input"], call["weight"], weight_grad))
     if not features or not in_order or weight_grad.strides[0] != features or vocabulary * itemsize % ALIGNED:
         return 0
-    rows = chunk_rows(call, budget)
+    rows = chunk_rows(call, budget, borrows=borrows)
     most = min(tokens, features, INPUT_GRAD_SUMS // (features * F32.itemsize))
     if most < tokens:
         most = most // TILE[0] * TILE[0]
@@ -259,7 +259,22 @@ def block_columns(call: Call, tokens: int, budget: int) -> int:
     return min(sizes, key=lambda size: steps(dims, True, size, workers))
 
 
-def chunk_rows(call: Call, budget: int) -> int:
+def borrows(call: Call, budget: int) -> bool:
+    """Whether the sums that options want of tiles lie in the memory of input_grad, which is free until p is made.
+
+    Where logits are kept in the workspace, that is, and where there are fewer chunks of them for it.
+    """
+    (tokens, features, vocabulary), input_grad = call.dims, call["input_grad"]
+    sums = len(LogitOptions.of(call).tile_sums) * ceil_div(vocabulary, TILE[1]) * F32.itemsize
+    if not sums or input_grad is None or input_grad.strides != (features, 1):
+        return False
+    if sums > features * input_grad.itemsize or features * input_grad.itemsize % ALIGNED:
+        return False
+    alone, borrowing = (ceil_div(tokens, chunk_rows(call, budget, borrows=lent)) for lent in (False, True))
+    return borrowing < alone
+
+
+def chunk_rows(call: Call, budget: int, *, borrows: bool = False) -> int:
     """Tokens of a chunk whose logits are kept in the workspace: as few chunks as the budget allows, of equal size."""
     tokens, features, vocabulary = call.dims
     itemsize = call["input"].itemsize
@@ -268,7 +283,7 @@ def chunk_rows(call: Call, budget: int) -> int:
     if call["weight_grad"] is not None and sums <= WEIGHT_GRAD_SUMS:
         budget -= sums
     packed = 0 if row_major(call["input"]) else round_up(features, LEADING) * itemsize
-    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(call) + packed
+    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(call, borrows=borrows) + packed
     if not row_major(call["weight"]):
         budget -= STRIP_COLUMNS * round_up(features, LEADING) * itemsize
     most = max(1, (budget - SLACK) // row)
@@ -276,7 +291,7 @@ def chunk_rows(call: Call, budget: int) -> int:
     return int(min(most, round_up(ceil_div(tokens, chunks), TILE[0])))
 
 
-def _statistics_bytes(call: Call) -> int:
-    """Bytes of a token's statistics, tile by tile, where its logits are kept."""
-    of_tiles = 2 + len(LogitOptions.of(call).tile_sums)
+def _statistics_bytes(call: Call, *, borrows: bool = False) -> int:
+    """Bytes of a token's statistics in the workspace, tile by tile, where its logits are kept."""
+    of_tiles = 2 + (0 if borrows else len(LogitOptions.of(call).tile_sums))
     return (of_tiles * ceil_div(call.dims.V, TILE[1]) + 1) * F32.itemsize

@@ -88,7 +88,7 @@ def summed_groups(call: Call) -> int:
     summed, added = (call[name] for name in names)
     if summed is None or (summed.dtype == F32 and row_major(summed)) or (added is not None and not row_major(added)):
         return 1
-    return ceil_div(min(tokens, vocabulary) * features * F32.itemsize, choose.BUDGET // 2)
+    return max(1, ceil_div(min(tokens, vocabulary) * features * F32.itemsize, choose.BUDGET // 2))
 
 
 def gradient_terms(call: Call, p: Cut) -> dict[str, Terms]:

@@ -22,6 +22,11 @@ def aligned(*tensors: torch.Tensor) -> bool:
     return all(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors)
 
 
+def holds_float32(tensor: torch.Tensor) -> bool:
+    """Whether its memory can be seen as aligned float32 numbers."""
+    return aligned(tensor) and tensor.storage_offset() * tensor.element_size() % ALIGNED == 0
+
+
 def ceil_div(a: int, b: int) -> int:
     """A / b, rounded up."""
     return -(-a // b)

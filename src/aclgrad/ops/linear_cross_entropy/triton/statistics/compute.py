@@ -119,10 +119,10 @@ class Statistics:
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor | None, own: torch.Tensor,
-        columns: ColumnVectors, workspace: torch.Tensor,
+        columns: ColumnVectors, workspace: torch.Tensor, lent: torch.Tensor | None = None,
     ) -> dict[str, torch.Tensor]:  # fmt: skip
-        """Compute; returns the views of the tiles' statistics."""
-        views = self._tiles.views(self._tokens, workspace)
+        """Compute; returns the views of the tiles' statistics, in the workspace and in what is lent for them."""
+        views = self._tiles.views(self._tokens, workspace, lent)
         if self._fused and aligned(x, weight, *([] if logits is None else [logits])):
             for (_, _, v0, v1), fused in zip(self._fused_chunks, self._fused, strict=True):
                 w, tile = self._w(weight[v0:v1], workspace), (self._first + v0) // TILE[1]

@@ -8,7 +8,8 @@ into p, outside, and overwritten by its share of weight_grad, which is complete 
 blocks in float32.
 
 `InWorkspace`: a chunk of tokens at a time has its logits in the workspace, and these are turned into p there.
-weight_grad is added up over the chunks: in float32 if such sums are within their limit, else in its own dtype.
+weight_grad is added up over the chunks: in float32 if such sums are within their limit, else in its own dtype. It may
+borrow the chunk's rows of input_grad for sums that options want, until p is made.
 """
 
 from __future__ import annotations
@@ -110,15 +111,16 @@ class InWeightGrad:
 class InWorkspace:
     """The tokens from `start` on, whose logits are kept in the workspace, a chunk of tokens at a time."""
 
-    def __init__(self, call: Call, start: int, budget: int, results: Mapping[str, int]) -> None:
+    def __init__(self, call: Call, start: int, budget: int, results: Mapping[str, int], *, borrows: bool) -> None:
         """`results` as above."""
         tokens, _, vocabulary = call.dims
         dtype, device = call["input"].dtype, call.device
         scratch = Scratch()
-        rows, leading = choose.chunk_rows(call, budget), round_up(vocabulary, LEADING)
+        rows, leading = choose.chunk_rows(call, budget, borrows=borrows), round_up(vocabulary, LEADING)
         w = Factor(call["weight"], STRIP_COLUMNS, scratch)
         self._x = Factor(call["input"], rows, scratch)
-        tiles = TileStatistics(rows, vocabulary, scratch, LogitOptions.of(call), kept=True)
+        self._borrows = borrows
+        tiles = TileStatistics(rows, vocabulary, scratch, LogitOptions.of(call), kept=True, borrows=borrows)
         strip = _strip(call, rows, budget, scratch)
         self._p = scratch.tensor((rows, leading), dtype)
         self._chunks = [slice(t, min(t + rows, tokens)) for t in range(start, tokens, rows)]
@@ -162,7 +164,8 @@ class InWorkspace:
             tokens = of_rows(of_all, here)
             p = self._p.view(workspace)[: here.stop - here.start, : len(weight)]
             logits = p.view(kept_dtype(p.dtype))
-            tiles = statistics(self._x(x[here], workspace), weight, logits, tokens["own"], columns, workspace)
+            lent = input_grad[here] if self._borrows else None
+            tiles = statistics(self._x(x[here], workspace), weight, logits, tokens["own"], columns, workspace, lent)
             merge({**columns, **tokens, **tiles})
             if not self._fills:
                 continue

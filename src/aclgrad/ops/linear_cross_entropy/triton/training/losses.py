@@ -23,6 +23,7 @@ from ...empty import Nothing, NoTokens
 from ...training import OF_TOKENS
 from .. import choose
 from ..columns import Columns
+from ..layout import holds_float32
 from ..options import LogitOptions
 from ..products import Factor
 from ..statistics.compute import Statistics
@@ -145,13 +146,11 @@ class LossAndGradients:
         self._columns = Columns(call, options, scratch)
         results = {"top": 1, "total": 1, "loss": 1, **_result_strides(call, {"loss": "losses", **OUTPUTS})}
         budget = choose.BUDGET - scratch.size
-        in_weight_grad = choose.tokens_in_weight_grad(call, budget)
-        self._phases: list[InWeightGrad | InWorkspace] = []
-        if in_weight_grad:
-            self._phases.append(InWeightGrad(call, in_weight_grad, budget, results))
-        if in_weight_grad < tokens:
-            self._phases.append(InWorkspace(call, in_weight_grad, budget, results))
-        self._shared = scratch.tensor((max(phase.workspace for phase in self._phases),), U8)  # by one phase at a time
+        self._phases = self._elsewhere = self._plan(call, budget, results, borrows=False)
+        if choose.borrows(call, budget):
+            self._phases = self._plan(call, budget, results, borrows=True)
+        phases = (*self._phases, *self._elsewhere)
+        self._shared = scratch.tensor((max(phase.workspace for phase in phases),), U8)  # by one phase at a time
         self.workspace = scratch.size
         self._share = sharing(call, self._tokens["own"], self._tokens["scale"])
         (target, weight), strides = vectors(call, "target", "token_weight")
@@ -163,6 +162,16 @@ class LossAndGradients:
             {"DIVIDES": _divides(call), "BLOCK": TOKENS_AT_A_TIME},
         )  # fmt: skip
 
+    @staticmethod
+    def _plan(
+        call: Call, budget: int, results: Mapping[str, int], *, borrows: bool
+    ) -> list[InWeightGrad | InWorkspace]:
+        first = choose.tokens_in_weight_grad(call, budget, borrows=borrows)
+        phases: list[InWeightGrad | InWorkspace] = [InWeightGrad(call, first, budget, results)] if first else []
+        if first < call.dims.BT:
+            phases.append(InWorkspace(call, first, budget, results, borrows=borrows))
+        return phases
+
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
@@ -173,7 +182,8 @@ class LossAndGradients:
         tokens |= {name: output for name, output in wanted.items() if output is not None}
         self._share(args, outs, workspace)
         columns = self._columns(args, outs, workspace)
-        for phase in self._phases:
+        borrows = self._phases is not self._elsewhere and holds_float32(given["input_grad"])
+        for phase in self._phases if borrows else self._elsewhere:
             phase(given, tokens, columns, self._shared.view(workspace))
         self._add(args, outs, workspace)
         if given["logits_max"] is not None:  # p needs them without gaps

@@ -13,6 +13,7 @@ import torch
 import triton
 
 from aclgrad.gpu.devices import multiprocessors
+from aclgrad.gpu.launch import ALIGNED
 from aclgrad.gpu.products import multiply
 
 Factor = Sequence[torch.Tensor]
@@ -20,6 +21,9 @@ Factor = Sequence[torch.Tensor]
 
 SUM_LENGTH = 512
 """Terms that a matrix unit may sum before the error is more than that of a float32 sum."""
+
+ODD_SUM_LENGTH = 128
+"""The same where a row of an operand begins at an odd address: the library's kernels for those cut off more often."""
 
 FINE_SUM_LENGTH = 256
 """The same where all later steps inherit the error."""
@@ -68,9 +72,17 @@ def _multiply(a: Factor, b: Factor, out: torch.Tensor, *, add: bool = False) -> 
     multiply(out, high_a, low_b, add=add)
     multiply(out, low_a, high_b, add=True)
     depth = high_a.shape[-1]
-    length = triton.cdiv(depth, triton.cdiv(depth, SUM_LENGTH))
+    most = SUM_LENGTH if _rows_are_aligned(high_a) and _rows_are_aligned(high_b) else ODD_SUM_LENGTH
+    length = triton.cdiv(depth, triton.cdiv(depth, most))
     for start in range(0, depth, length):
         multiply(out, high_a[..., start : start + length], high_b[..., start : start + length, :], add=True)
+
+
+def _rows_are_aligned(matrix: torch.Tensor) -> bool:
+    """Whether all rows begin at addresses that the library's best kernels take; or columns, if those are gapless."""
+    size = matrix.element_size()
+    steps = [stride * size for stride in matrix.stride() if stride != 1]
+    return all(place % ALIGNED == 0 for place in (matrix.data_ptr(), *steps))
 
 
 def _cut_columns(matrix: torch.Tensor, count: int, width: int) -> torch.Tensor:
