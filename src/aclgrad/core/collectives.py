@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -44,7 +45,8 @@ class Collective(Protocol):
         """Begin to add up parts [size · rows, …]; of each part only the rows of its rank."""
 
 
-class Simulated(NamedTuple):
+@dataclass(frozen=True)
+class Simulated:
     """All ranks in one process."""
 
     size: int
@@ -71,7 +73,8 @@ class Simulated(NamedTuple):
         return lambda: list(total.chunk(self.size))
 
 
-class Traced(NamedTuple):
+@dataclass(frozen=True)
+class Traced:
     """A process group by its name, in a graph: torch's functional collectives."""
 
     name: str

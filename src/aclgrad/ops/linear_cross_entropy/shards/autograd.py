@@ -28,7 +28,7 @@ ONCE = "the gradient of a head over shards of a vocabulary cannot be differentia
 
 
 class Problem(NamedTuple):
-    """One call, but for its differentiable tensors."""
+    """One call, but for its differentiable tensors. It has no properties, since torch 2.10 does not compile them."""
 
     collective: Collective
     ranges: tuple[tuple[int, int], ...]  # of all ranks: the first row of the vocabulary, and one past the last
@@ -42,24 +42,20 @@ class Problem(NamedTuple):
     records: bool  # whether there will be a backward pass
     biased: bool
 
-    @property
     def smooths(self) -> bool:
         """Whether every class counts."""
         return self.options.label_smoothing > 0
 
-    @property
     def places(self) -> Found:
         """What shards find."""
-        return Found.asked(self.smooths, self.finds)
+        return Found.asked(self.smooths(), self.finds)
 
-    @property
     def own_class(self) -> Tensor | None:
         """The class weight of each target."""
         if self.class_weight is None:
             return None
         return self.class_weight[self.target.long().clamp(0, len(self.class_weight) - 1)].double()
 
-    @property
     def class_sums(self) -> Tensor:
         """Σ class weight of every shard's rows, [W]."""
         if self.class_weight is None:
@@ -72,7 +68,7 @@ class Problem(NamedTuple):
         found = []
         for k, rank in enumerate(self.collective.ranks):
             start, stop = self.ranges[rank]
-            classes = self.class_weight[start:stop] if self.class_weight is not None and self.smooths else None
+            classes = self.class_weight[start:stop] if self.class_weight is not None and self.smooths() else None
             found.append(Shard(weights[k], biases[k] if self.biased else None, classes, self.target - start))
         return found
 
@@ -111,18 +107,18 @@ class _OverShards(torch.autograd.Function):
         x = problem.tokens(inputs)
         wanted = [problem.records and weight.requires_grad for weight in weights]
         ways = [way_for(x, weight, want) for weight, want in zip(weights, wanted, strict=True)]
-        asked = {"smooths": problem.smooths, "finds": problem.finds}
+        asked = {"smooths": problem.smooths(), "finds": problem.finds}
         found = [
             way.statistics(x, shard, problem.options, **asked)
             for way, shard in zip(ways, problem.shards(weights, biases), strict=True)
         ]
         gathered = _gathered(problem, found)
-        class_sums = problem.class_sums if problem.smooths else None
-        of = unite(gathered, problem.places, class_sums)
+        class_sums = problem.class_sums() if problem.smooths() else None
+        of = unite(gathered, problem.places(), class_sums)
         _require_targets(problem, of)
         total = 0.0 if class_sums is None else class_sums.sum()
         counted = counts(problem.target, problem.ignore_index)
-        results = results_of(of, counted, problem.own_class, total, problem.options)
+        results = results_of(of, counted, problem.own_class(), total, problem.options)
         if problem.records:
             ctx.problem, ctx.count, ctx.ways = problem, count, ways
             ctx.united = [name for name, value in of._asdict().items() if value is not None]
@@ -160,9 +156,9 @@ def _backward(
     """Gradients of inputs, weights and biases."""
     x = problem.tokens(inputs)
     wide = torch.promote_types(x.dtype, torch.float32)
-    total = problem.class_sums.sum() if problem.smooths else 0.0
+    total = problem.class_sums().sum() if problem.smooths() else 0.0
     counted = counts(problem.target, problem.ignore_index)
-    exact = slopes_of(of, upstream, counted, problem.own_class, total, problem.options)
+    exact = slopes_of(of, upstream, counted, problem.own_class(), total, problem.options)
     slopes = exact._replace(**{name: value.to(wide) for name, value in exact._asdict().items() if value is not None})
     statistics = [of.top.to(wide), of.total.to(wide)]
     rows = max(1, chunk_tokens(x, max(stop - start for start, stop in problem.ranges)))
@@ -249,7 +245,7 @@ def _require_targets(problem: Problem, of: United) -> None:
     """On a CPU: raise unless every target that counts is in one shard. Elsewhere its loss is NaN."""
     if not problem.target.is_cpu or is_watched():
         return
-    wrong = (counts(problem.target, problem.ignore_index) & ~of.here).nonzero()
+    wrong = (counts(problem.target, problem.ignore_index) & ~of.here()).nonzero()
     if wrong.numel():
         token, rows = int(wrong[0]), problem.options.classes
         expected = f"0 to {rows - 1} or ignore_index = {problem.ignore_index}"

@@ -26,7 +26,7 @@ class Options(NamedTuple):
 
 
 class United(NamedTuple):
-    """Of the whole vocabulary, [BT] each."""
+    """Of the whole vocabulary, [BT] each. It has no properties, since torch 2.10 does not compile them."""
 
     top: Tensor  # the largest logit
     others: Tensor  # Σ exp(logit − top) but of the own target
@@ -37,26 +37,22 @@ class United(NamedTuple):
     weighed: Tensor | None  # Σ class weight · (logit − top)
     correct: Tensor | None  # whether the own target is the first of the largest
 
-    @property
     def here(self) -> Tensor:
         """Whether there is the own target."""
         return self.owners == 1
 
-    @property
     def log_total(self) -> Tensor:
         """log total, as precise where the own target is almost all of it."""
         own = torch.log1p(self.others + torch.expm1(self.predicted))
-        return torch.where(self.here, own, torch.log(self.total))
+        return torch.where(self.here(), own, torch.log(self.total))
 
-    @property
     def nll(self) -> Tensor:
         """−log p of the own target, NaN where there is none."""
-        return torch.where(self.here, self.log_total - self.predicted, torch.nan)
+        return torch.where(self.here(), self.log_total() - self.predicted, torch.nan)
 
-    @property
     def lse(self) -> Tensor:
         """Log Σ exp(logit)."""
-        return self.top + self.log_total
+        return self.top + self.log_total()
 
 
 def unite(found: Tensor, places: Found, class_sums: Tensor | None) -> United:
@@ -111,16 +107,16 @@ def results_of(
 
     `counts` says which tokens do, `own_class` is the class weight of each target, `class_sum` that of all classes.
     """
-    nll, log_total = of.nll, of.log_total
+    nll, log_total = of.nll(), of.log_total()
     loss = (1 - options.label_smoothing) * (nll if own_class is None else nll * own_class)
     if of.weighed is not None:
         loss = loss + options.label_smoothing / options.classes * (class_sum * log_total - of.weighed)
     if options.z_loss:
-        loss = loss + options.z_loss * of.lse.square()
+        loss = loss + options.z_loss * of.lse().square()
     loss = torch.where(counts, loss, 0.0)
     if of.mean is None or of.correct is None:
         return Results(loss, None, None, None, None)
-    return Results(loss, torch.where(counts, -nll, 0.0), log_total - of.mean, of.lse, of.correct & counts)
+    return Results(loss, torch.where(counts, -nll, 0.0), log_total - of.mean, of.lse(), of.correct & counts)
 
 
 class Slopes(NamedTuple):
@@ -143,7 +139,7 @@ def slopes_of(
     """For gradients of loss, logprob, entropy and lse, [BT] or None each. A target that nobody has makes NaN."""
     of_loss, of_logprob, of_entropy, of_lse = (None if g is None else g.double() for g in upstream)
     zero = torch.zeros_like(of.top)
-    loss = zero if of_loss is None else torch.where(counts, torch.where(of.here, of_loss, torch.nan), 0.0)
+    loss = zero if of_loss is None else torch.where(counts, torch.where(of.here(), of_loss, torch.nan), 0.0)
     of_nll = (1 - options.label_smoothing) * (loss if own_class is None else loss * own_class)
     if of_logprob is not None:
         of_nll = of_nll - torch.where(counts, of_logprob, 0.0)
@@ -153,7 +149,7 @@ def slopes_of(
         delta = loss * (options.label_smoothing / options.classes)
         rest = rest + delta * class_sum
     if options.z_loss:
-        rest = rest + 2 * options.z_loss * of.lse * loss
+        rest = rest + 2 * options.z_loss * of.lse() * loss
     if of_lse is not None:
         rest = rest + of_lse
     beta = None

@@ -60,7 +60,7 @@ def of_shards(
     problem = Problem(
         collective, ranges, target, given.classes, given.ignore_index,
         Options(smoothing, softcap, logit_scale, z_loss, ranges[-1][1]), given.return_stats, split, reduce_input_grad,
-        records=torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves), biased=bool(biases),
+        records=torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves), biased=len(biases) > 0,
     )  # fmt: skip
     found = [each for each in over_shards(problem, inputs, weights, biases) if each is not None]
     if split is not None:

@@ -6,7 +6,7 @@ fewer or none. To be gathered they are filled up to the same number; what fills 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from torch import Tensor
 from ....core.errors import InvalidArgument
 
 
-class TokenSplit(NamedTuple):
+@dataclass(frozen=True)
+class TokenSplit:
     """Tokens of `shape`, split along `dim` over `ranks`. Gathered ones stand in the order of the ranks."""
 
     shape: tuple[int, ...]
