@@ -53,9 +53,8 @@ class Arguments(NamedTuple):
         """The dtype of losses."""
         return torch.promote_types(self.input.dtype, torch.float32)
 
-    @property
     def options(self) -> tuple[Any, ...]:
-        """As the operators take them."""
+        """As the operators take them; no property, since the compiler of torch 2.10 does not unpack one."""
         return self.bias, self.classes, *self.numbers
 
     def with_stats(self, loss: Tensor, found: Sequence[Tensor]) -> Any:

@@ -117,7 +117,7 @@ def _with_gradients(given: Arguments) -> Any:
     bias, mean = given.bias, given.reduction == "mean"
     arguments = (
         given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
-        given.input.requires_grad, given.weight.requires_grad, *given.options, given.token_weight,
+        given.input.requires_grad, given.weight.requires_grad, *given.options(), given.token_weight,
         normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
         bias is not None and bias.requires_grad, given.return_stats,
     )  # fmt: skip
@@ -130,14 +130,14 @@ def _with_gradients(given: Arguments) -> Any:
 
 def _token_by_token(given: Arguments) -> Any:
     losses, *found = torch.ops.aclgrad.token_losses(
-        given.input, given.weight, given.target, given.ignore_index, *given.options, given.return_stats
+        given.input, given.weight, given.target, given.ignore_index, *given.options(), given.return_stats
     )
     return given.with_stats(reduced(losses, given), found)
 
 
 def _by_torch(given: Arguments) -> Any:
     """All logits at once."""
-    bias, classes, smoothing, softcap, scale, z_loss = given.options
+    bias, classes, smoothing, softcap, scale, z_loss = given.options()
     z = written_out.logits_of(given.input, given.weight, bias, softcap, scale)
     losses = written_out.losses_of(z, given.target, given.ignore_index, classes, smoothing, z_loss)
     return given.with_stats(reduced(losses, given), [])

@@ -37,10 +37,10 @@ def with_cells(
         output, hy, cy, cells = _cells_formula(reset)(*given, *([] if reset is None else [reset]))
     else:
         states = list(hx or ())
-        arguments = (attributes, len(states), x, reset, batch_sizes, *states, *params)
         differentiated = torch._C._are_functorch_transforms_active() or wants_gradient((x, *states, *params))
         # torch.compile cannot trace a function with `setup_context` where no gradient is wanted.
-        found: Any = (_Cells.apply if differentiated else _Cells.forward)(*arguments)  # type: ignore[no-untyped-call]
+        call: Any = _Cells.apply if differentiated else _Cells.forward
+        found: Any = call(attributes, len(states), x, reset, batch_sizes, *states, *params)
         output, hy, cy, cells, *_ = found
     return output, (hy, cy), cells
 
