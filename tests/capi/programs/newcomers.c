@@ -107,6 +107,9 @@ static void memory(void)
     CODE(aclrtMallocAlign32(&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CODE(aclrtMemcpy2d(device, 16, source, 8, 5, 4, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     CODE(aclrtMemcpy2dAsync(target, 8, device, 16, 5, 4, ACL_MEMCPY_DEVICE_TO_HOST, NULL), 0);
+    CODE(aclrtMemcpy(device, 8, source, 8, (aclrtMemcpyKind)-1), ACL_ERROR_INVALID_PARAM);
+    const char *told = aclGetRecentErrMsg();
+    expect(told && strstr(told, "kind is -1"), "a negative kind");
     CODE(aclrtMemcpy2d(target, 4, device, 16, 5, 4, ACL_MEMCPY_DEVICE_TO_HOST), ACL_ERROR_INVALID_PARAM);
     expect(memcmp(target[2], "ccccc...", 8) == 0, "rows");
     CODE(aclrtPointerGetAttributes((char *)device + 5, &about), 0);

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..acl.enums import AclError, AclnnStatus
 from .foreign import Foreign
-from .prototypes import CALLBACKS, RUNTIME_HANDLES, VALUE_TYPES, Parameter, Prototype
+from .prototypes import CALLBACKS, ENUM_TYPES, RUNTIME_HANDLES, VALUE_TYPES, Parameter, Prototype
 
 _UNSIGNED = ("size_t", "uint32_t", "uint64_t", "aclFloat16")
 _REAL = ("float", "double")
@@ -19,7 +19,7 @@ def guards(prototypes: tuple[Prototype, ...]) -> str:
 
 def _guard(index: int, prototype: Prototype) -> str:
     returned = "" if prototype.returns == "void" else f"return ({prototype.returns})"
-    words = ", ".join([f"{_word(param.type)}({param.name})" for param in prototype.params])
+    words = ", ".join([f"{_word(param.type)}({_value(param)})" for param in prototype.params])
     arguments = f"(const struct word[]){{{words}}}, {len(prototype.params)}" if words else "NULL, 0"
     failed = failure(prototype)
     return (
@@ -27,6 +27,11 @@ def _guard(index: int, prototype: Prototype) -> str:
         f"    {returned}call({index}, {arguments},\n"
         f"        __builtin_return_address(0), {failed}).as.{_MEMBERS[failed.partition('(')[0]]};\n}}\n"
     )
+
+
+def _value(param: Parameter) -> str:
+    """A parameter; compilers make enumerations without negative members unsigned, and -1 a large number."""
+    return f"(int){param.name}" if param.type in ENUM_TYPES else param.name
 
 
 def foreign_stubs(functions: Sequence[Foreign]) -> str:
