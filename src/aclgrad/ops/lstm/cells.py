@@ -37,11 +37,11 @@ def with_cells(
         output, hy, cy, cells = _cells_formula(reset)(*given, *([] if reset is None else [reset]))
     else:
         states = list(hx or ())
-        arguments = (attributes, len(states), x, reset, batch_sizes, *states, *params)
         differentiated = torch._C._are_functorch_transforms_active() or wants_gradient((x, *states, *params))
         # torch.compile cannot trace a function with `setup_context` where no gradient is wanted.
         call: Any = _Cells.apply if differentiated else _Cells.forward
-        output, hy, cy, cells, *_ = call(*arguments)
+        found: Any = call(attributes, len(states), x, reset, batch_sizes, *states, *params)
+        output, hy, cy, cells, *_ = found
     return output, (hy, cy), cells
 
 
