@@ -109,7 +109,7 @@ def sum_steps(args: Sequence[Tensor], device: Device | None) -> dict[str, Step]:
     """With a sum of the input's gradient going on, and without."""
     if device is None:
         return shard_steps(args, device)
-    stream = torch.cuda.Stream() if device.kind == "cuda" else None  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream() if device.kind == "cuda" else None
     busy = Copying(stream) if stream is not None else Simulated(1)
     return {OURS: _step(args, busy), "without a sum": _step(args, Nothing(None))}
 

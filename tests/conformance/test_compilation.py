@@ -5,8 +5,6 @@ generations are slow tests. `compiled.py` without labels compiles all there is, 
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,28 +45,22 @@ FIRST_OF_EACH = {call.operator.spec.name: call.label for call in reversed(KNOWN)
 QUICK = ("hardsigmoid", "lstm_cell_backward", "batch_norm_stats", "linear_online_max_sum", "lstm", "lstm_backward")
 
 
-def test_a_call_of_each_family_compiles_for_hopper():
-    found = compiled(90, [FIRST_OF_EACH[name] for name in QUICK])
+def test_a_call_of_each_family_compiles_for_hopper(python):
+    found = compiled(python, 90, [FIRST_OF_EACH[name] for name in QUICK])
     assert {"_line", "cell_gradient", "moments", "logits_product", *GLUON} <= found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", EXPECTED)
-def test_kernels_compile_for(capability):
+def test_kernels_compile_for(python, capability):
     labels = {*FIRST_OF_EACH.values(), *SPECIAL}
     assert labels <= {call.label for call in KNOWN}
-    assert compiled(capability, labels) & (PLAIN | GLUON | HOPPER) == EXPECTED[capability]
+    assert compiled(python, capability, labels) & (PLAIN | GLUON | HOPPER) == EXPECTED[capability]
 
 
-def compiled(capability, labels):
+def compiled(python, capability, labels):
     """The names of what is compiled for these calls."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(capability), *labels],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(PROGRAM, capability, *labels, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     return set(done.stdout.split())

@@ -1,8 +1,6 @@
 """Memory grows by what is kept and by nothing else: every operator and module, call after call."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,14 +33,15 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def measured(request):
+def measured(python, request):
     """What the tests that run ask for, measured in one process, always in the same order."""
     items = [item for item in request.session.items if getattr(item, "module", None) is request.module]
     params = [item.callspec.params for item in items]
     wanted = {given["key"] for given in params if "key" in given}
     wanted |= {f"{given['name']} {given['mode']}{by}" for given in params if "mode" in given for by in ("", BY_TORCH)}
     keys = [key for key in (*KEYS, *TWINS) if key in wanted]
-    done = subprocess.run([sys.executable, str(PROGRAM), *keys], capture_output=True, text=True, check=True)
+    done = python(PROGRAM, *keys)
+    assert done.returncode == 0, done.stderr
     return {name: Growth(*numbers) for name, numbers in json.loads(done.stdout).items()}
 
 

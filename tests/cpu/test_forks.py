@@ -179,7 +179,7 @@ def _meet(thread, threads, group, rounds, cells, agreed):
 
 @pytest.mark.parametrize("generations", [1, 2], ids=["child", "grandchild"])
 @pytest.mark.parametrize("paused", [True, False], ids=["OpenMP gives up its threads", "OpenMP cannot"])
-def test_teams_of_any_size_meet_in_a_child(paused, generations, monkeypatch):
+def test_thread_groups_of_any_size_meet_in_a_child(paused, generations, monkeypatch):
     library = openmp._library()
     if library is None:
         pytest.skip("torch is not linked to GNU OpenMP here")

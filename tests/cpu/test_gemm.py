@@ -139,7 +139,7 @@ def test_random_shapes_and_layouts(seed, dtype):
 
 @pytest.mark.parametrize("layouts", [("rows", "rows"), ("transposed", "transposed")], ids="-".join)
 @by_dtype
-def test_one_past_what_a_team_packs_at_a_time(dtype, layouts):
+def test_one_past_what_threads_pack_at_a_time(dtype, layouts):
     random, gemm = Random(dtype), gemm_for(dtype)
     tall, wide, deep = SHARED_PANELS * gemm.rows + 1, SHARED_COLUMNS + 1, SHARED_K * gemm.operand.depth + 1
     for m, n, k in ((tall, 33, 40), (15, wide, 24), (17, 35, deep)):
@@ -167,7 +167,7 @@ def test_tiles_of_other_machines(isa, dtype):
 
 
 @by_dtype
-def test_the_bits_do_not_depend_on_the_team(dtype):
+def test_the_bits_do_not_depend_on_the_threads(dtype):
     random, gemm = Random(dtype), gemm_for(dtype)
     shapes = ((5 * gemm.rows + 3, 4 * gemm.width + 5, 2 * K_BLOCK * gemm.operand.depth + 7), (2, 3 * gemm.width, 70))
     for m, n, k in shapes:

@@ -38,7 +38,7 @@ def has_tangents(values: Sequence[Any]) -> bool:
     """Whether a tensor, also inside lists, has a derivative in forward mode."""
     if forward_ad._current_level < 0:
         return False
-    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors_in(values))  # type: ignore[no-untyped-call]
+    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors_in(values))
 
 
 def require_no_tangents(values: Sequence[Any]) -> None:

@@ -25,7 +25,7 @@ from .torch_autograd import register_autograd
 from .torch_flops import register_flops
 from .torch_vmap import register_vmap
 
-LIBRARY: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+LIBRARY: Any = torch.library.Library(NAMESPACE, "DEF")
 DEVICES = ("CPU", "CUDA")
 REFUSED = (
     *(f"{layout}{device}" for layout in ("Sparse", "SparseCsr", "NestedTensor") for device in DEVICES),

@@ -102,7 +102,7 @@ def _require_gradients() -> None:
     with torch.inference_mode(False), torch.enable_grad():
         x = torch.zeros((), device=DEVICE_TYPE, requires_grad=True)
         try:
-            (x * x).backward()  # type: ignore[no-untyped-call]  # torch's
+            (x * x).backward()
         except RuntimeError:
             raise Unsupported(
                 "backward() has been called in this process, expected install() before the first time: "

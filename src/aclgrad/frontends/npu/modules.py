@@ -45,7 +45,7 @@ def put() -> Callable[[], None]:
     if hasattr(torch, "npu"):
         del torch.npu
     _forget()
-    torch._register_device_module("npu", made["torch.npu"])  # type: ignore[no-untyped-call]  # torch's
+    torch._register_device_module("npu", made["torch.npu"])
     sys.modules.update(made)
 
     def undo() -> None:

@@ -11,8 +11,8 @@ class Registrations:
     """Kernels of ops of one library, torch's as a rule, and one for all ops of all libraries that have no other."""
 
     def __init__(self, library: str = "aten") -> None:
-        self._library: Any = torch.library.Library(library, "IMPL")  # type: ignore[no-untyped-call]  # torch's
-        self._others: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
+        self._library: Any = torch.library.Library(library, "IMPL")
+        self._others: Any = torch.library.Library("_", "IMPL")
 
     def add(self, op: Any, kernel: Any, key: str, **options: Any) -> None:
         """Let a kernel serve an op, given itself or by its name."""

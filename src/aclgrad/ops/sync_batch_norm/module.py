@@ -83,7 +83,7 @@ class SyncBatchNorm(_BatchNorm):
     @classmethod
     def convert_sync_batchnorm(cls, module: nn.Module, process_group: Any = None) -> nn.Module:
         """Every `BatchNorm*d` of a module as one of this class, as torch's method of that name makes one of its own."""
-        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)  # type: ignore[no-untyped-call]
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
         for child in converted.modules():
             if type(child) is nn.SyncBatchNorm:  # torch makes all of them anew
                 made: Any = child
