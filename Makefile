@@ -18,7 +18,7 @@ DEVICE ?= cpu
 # Two workers that begin far apart and take from each other at the end: neighbours share kernels, programs and fixtures.
 PYTEST := python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo docs docs-serve test test-all test-lowest test-newest test-gpu check format generate bench bench-gpu plane clean
+.PHONY: demo docs docs-serve test test-all test-lowest test-newest test-gpu check examples format generate bench bench-gpu plane clean
 
 demo: $(READY)  ## all operators through the aclnn door, checked against float64
 	$(BIN)/aclgrad demo
@@ -50,6 +50,12 @@ test-newest:  ## the suite with the newest version of everything, whatever const
 	$(NEWEST_VENV)/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
 	$(NEWEST_VENV)/bin/python -m pip list
 	$(NEWEST_VENV)/bin/$(PYTEST) $(TESTS)
+
+examples: $(READY)  ## the models of examples/training, with torch's modules and ours; pictures in build/; minutes
+	mkdir -p build
+	$(BIN)/python examples/training/train.py --steps 60 --out build/curves.png
+	$(BIN)/python examples/training/train.py --zoo --steps 100 --out build/zoo.png
+	$(BIN)/python examples/training/causal.py --steps 60
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .

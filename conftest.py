@@ -14,6 +14,7 @@ makes hundreds of thousands of small objects, and a look at all that torch and t
 
 import gc
 import os
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -102,6 +103,17 @@ def all_threads():
     torch.set_num_threads(max(THREADS, 2))
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def python():
+    """Runs Python programs in processes of their own, where torch is there already."""
+    sys.path.append(str(TESTS))
+    from forked_python import ForkedPython
+
+    forked = ForkedPython()
+    yield forked.run
+    forked.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,6 @@
 """The shape of the code: who imports whom, where doors are, what a family contains, how long files and kernels are."""
 
 import ast
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -168,7 +166,7 @@ def test_every_exception_is_needed():
         assert any(node.end_lineno - node.lineno + 1 > LONGEST_KERNEL for node in found), name
 
 
-def test_importing_is_quick_and_has_no_side_effects():
+def test_importing_is_quick_and_has_no_side_effects(python):
     """numba, rich and the other doors come when they are used; no thread, no file, nothing printed."""
     code = (
         "import sys, threading, torch; before = set(sys.modules); threads = threading.active_count(); import aclgrad\n"
@@ -178,11 +176,11 @@ def test_importing_is_quick_and_has_no_side_effects():
         "assert not late, late\n"
         "assert threading.active_count() == threads\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_every_door_is_there_after_a_plain_import():
+def test_every_door_is_there_after_a_plain_import(python):
     doors = ("acl", "aclnn", "nn", "npu", "testing", "torch_npu")
     code = (
         "import aclgrad\n"
@@ -191,7 +189,7 @@ def test_every_door_is_there_after_a_plain_import():
         "    assert getattr(aclgrad, door).__name__ == f'aclgrad.{door}', door\n"
         "assert {'lstm', 'hardsigmoid', '__version__'} <= set(dir(aclgrad))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

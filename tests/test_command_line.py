@@ -176,12 +176,6 @@ def test_python_m_aclgrad_is_the_command(call):
     assert (code, said) == (0, f"aclgrad {aclgrad.__version__}")
 
 
-def python(code, **options):
-    """Start a process with pipes of its own."""
-    started = [sys.executable, "-c", code]
-    return subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
 INTERRUPTED = """
 import os, signal, sys, threading
 from aclgrad.frontends.cli import main
@@ -192,38 +186,39 @@ main()
 """
 
 
-def test_control_c_ends_a_long_command_without_a_word():
-    process = python(INTERRUPTED)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode in (1, 130)
-    assert "Traceback" not in out + err
-    assert "runs hold" not in out, "it should have been interrupted"
+def test_control_c_ends_a_long_command_without_a_word(python):
+    done = python("-c", INTERRUPTED)
+    assert done.returncode in (1, 130)
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "runs hold" not in done.stdout, "it should have been interrupted"
 
 
 LISTED = "import sys; from aclgrad.frontends.cli import main; sys.argv = ['aclgrad', 'list']; main()"
 
 
-def test_a_reader_that_leaves_hears_no_complaint():
-    process = python(LISTED)
-    process.stdout.close()
-    assert (process.stderr.read(), process.wait(timeout=120)) == ("", 1)
-    process.stderr.close()
+def test_a_reader_that_leaves_hears_no_complaint(python):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as left:
+        done = python("-c", LISTED, stdout=left)
+    assert (done.stderr, done.returncode) == ("", 1)
 
 
 def test_an_encoding_without_our_signs_gets_question_marks():
-    process = python(LISTED.replace("'list'", "'demo', '-h'"), env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
-    assert "Usage" in out
+    command = [sys.executable, "-c", LISTED.replace("'list'", "'demo', '-h'")]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage" in done.stdout
 
 
 FULL = Path("/dev/full")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
-def test_a_full_disk_is_told():
+def test_a_full_disk_is_told(python):
     with FULL.open("w") as full:
-        done = subprocess.run([sys.executable, "-c", LISTED], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = python("-c", LISTED, stdout=full)
     assert done.returncode == 1
     assert done.stderr.startswith("aclgrad: ")
     assert "Traceback" not in done.stderr
@@ -269,14 +264,11 @@ def test_explain_knows_operators_without_a_document_and_other_names_of_sizes(cal
     assert said[0].partition("on cpu:")[2] == said[1].partition("on cpu:")[2] != ""
 
 
-def test_explain_plans_for_a_gpu_that_is_not_here():
+def test_explain_plans_for_a_gpu_that_is_not_here(python):
     pytest.importorskip("triton")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     sizes = ["--shape", "T=64,N=128", "--shape", "H=2048", "--dtype", "float16", "--device", "H200"]
-    done = subprocess.run(
-        [sys.executable, "-m", "aclgrad", "explain", "aclnnLstmBackward", *sizes],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python("-m", "aclgrad", "explain", "aclnnLstmBackward", *sizes, env=environment)
     assert done.returncode == 0, done.stderr
     assert "lstm_backward T=64,N=128 H=2048 in float16 on NVIDIA H200:" in done.stdout
     assert re.search(r"layer 0: a launch per step, .* µs a step modelled; persistent grid: ", done.stdout)

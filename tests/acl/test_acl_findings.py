@@ -6,8 +6,6 @@ import inspect
 import logging
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -361,19 +359,12 @@ def test_a_value_that_means_nothing_is_refused_by_init(monkeypatch):
     assert findings.strict
 
 
-def run_program(code: str, strict: str = "1") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "ACLGRAD_STRICT": strict},
-    )  # fmt: skip
-
-
-def test_the_report_at_exit():
+def test_the_report_at_exit(python):
     program_text = (
         "import sys; from aclgrad import acl\n"
         "acl.init()\nacl.rt.set_device(0)\ndef work():\n    return acl.rt.malloc(100, 0)\nwork(); work()\nsys.exit(3)"
     )
-    done = run_program(program_text)
+    done = python("-c", program_text, env={**os.environ, "ACLGRAD_STRICT": "1"})
     assert done.returncode == 3, "the exit status is the program's own"
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -382,12 +373,13 @@ def test_the_report_at_exit():
     assert "    2 x, 200 bytes at <string>:5 in work" in lines
     assert any("not-finalised" in line for line in lines)
     assert "    1 x at <string>:2 in <module>" in lines
-    quiet = run_program(program_text, "0")
+    quiet = python("-c", program_text, env={**os.environ, "ACLGRAD_STRICT": "0"})
     assert (quiet.returncode, quiet.stderr) == (3, "")
 
 
-def test_nothing_is_reported_twice():
-    done = run_program("from aclgrad import acl\nacl.init()\nacl.rt.free(5)\nacl.finalize()\nacl.rt.free(5)")
+def test_nothing_is_reported_twice(python):
+    code = "from aclgrad import acl\nacl.init()\nacl.rt.free(5)\nacl.finalize()\nacl.rt.free(5)"
+    done = python("-c", code, env={**os.environ, "ACLGRAD_STRICT": "1"})
     assert re.findall(r"(\d+) findings? at (\w+)", done.stderr) == [("1", "aclFinalize"), ("1", "exit")]
     assert done.stderr.count("failed-call") == done.stderr.count("not-initialised:") == 1
 

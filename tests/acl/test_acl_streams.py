@@ -14,7 +14,7 @@ import pytest
 from acl_helpers import D2D, D2H, H2D, PATIENCE, Gate
 
 from aclgrad import acl
-from aclgrad.frontends.acl import devices, process
+from aclgrad.frontends.acl import devices, reports
 from aclgrad.frontends.acl.boundary import AclRuntimeError
 from aclgrad.frontends.acl.enums import AclError, CallbackBlockType
 from aclgrad.frontends.acl.rt.memory import SMALL_BYTES
@@ -149,9 +149,9 @@ def test_timeouts_out_of_range(device, stream):
         assert f"timeout is {timeout}, expected" in acl.get_recent_err_msg()
 
 
-@pytest.mark.parametrize("ends", ["unsubscribes", "destroys", "finalises"])
+@pytest.mark.parametrize("ends", ["unsubscribes", "destroys", "forces", "resets", "finalises"])
 def test_a_callback_that_nobody_makes_holds_its_stream_no_longer(device, stream, ends, monkeypatch, caplog):
-    monkeypatch.setattr(process, "CALLBACK_SECONDS", 0.05)
+    monkeypatch.setattr(reports, "PATIENCE", 0.05)
     me, called = threading.get_ident(), []
     assert acl.rt.subscribe_report(me, stream) == 0
     assert acl.rt.launch_callback(called.append, 1, int(CallbackBlockType.ACL_CALLBACK_BLOCK), stream) == 0
@@ -159,14 +159,41 @@ def test_a_callback_that_nobody_makes_holds_its_stream_no_longer(device, stream,
     if ends == "unsubscribes":
         assert acl.rt.unsubscribe_report(me, stream) == 0
         assert acl.rt.synchronize_stream(stream) == 0
-    elif ends == "destroys":
-        assert acl.rt.destroy_stream_force(stream) == 0
+    elif ends in ("destroys", "forces"):
+        end = acl.rt.destroy_stream if ends == "destroys" else acl.rt.destroy_stream_force
+        assert end(stream) == 0
         assert acl.rt.process_report(1) == 107012
+    elif ends == "resets":
+        assert acl.rt.reset_device(0) == 0
     else:
         assert acl.finalize() == 0
-        assert "1 callbacks" in caplog.text
         assert acl.init() == 0
+    assert "1 callbacks are dropped" in caplog.text
     assert called == []
+
+
+def test_a_thread_that_is_busy_with_a_callback_is_waited_for(device, stream, monkeypatch):
+    monkeypatch.setattr(reports, "PATIENCE", 0.4)
+    called, subscribed = [], threading.Event()
+
+    def slow(number):
+        time.sleep(0.5)
+        called.append(number)
+
+    def serve():
+        subscribed.wait()
+        for _ in range(2):
+            acl.rt.process_report(-1)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert acl.rt.subscribe_report(thread.ident, stream) == 0
+    for number in range(2):
+        assert acl.rt.launch_callback(slow, number, int(CallbackBlockType.ACL_CALLBACK_BLOCK), stream) == 0
+    subscribed.set()
+    assert acl.rt.destroy_stream(stream) == 0
+    thread.join()
+    assert called == [0, 1]
 
 
 def test_destroy_finishes_the_work(queue, stream):

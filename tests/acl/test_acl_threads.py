@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,10 +44,6 @@ def test_eight_threads_at_once(device):
         assert [k for t, k in order if t == thread] == list(range(60))
 
 
-def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-
-
 PRELUDE = """
 import time, threading
 from aclgrad import acl
@@ -59,21 +53,21 @@ stream = devices.stream_of(acl.rt.create_stream()[0])
 """
 
 
-def test_exit_finishes_pending_work():
-    done = run_python(PRELUDE + "stream.submit(lambda: (time.sleep(0.2), print('done')))")
+def test_exit_finishes_pending_work(python):
+    done = python("-c", PRELUDE + "stream.submit(lambda: (time.sleep(0.2), print('done')))")
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
-def test_exit_does_not_hang_on_work_that_never_ends():
+def test_exit_does_not_hang_on_work_that_never_ends(python):
     start = time.monotonic()
     code = "engine_cpu.EXIT_GRACE_SECONDS = 0.2\nfor _ in range(3): stream.submit(threading.Event().wait)"
-    done = run_python(PRELUDE + code)
+    done = python("-c", PRELUDE + code)
     assert done.returncode == 0
     assert time.monotonic() - start < 50
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_can_use_its_parents_streams():
+def test_a_forked_child_can_use_its_parents_streams(python):
     code = """
 import os
 gate = threading.Event()
@@ -89,5 +83,5 @@ gate.set()
 stream.synchronize()
 print(code)
 """
-    done = run_python(PRELUDE + code)
+    done = python("-c", PRELUDE + code)
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr[-500:]

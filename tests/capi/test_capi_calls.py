@@ -2,8 +2,10 @@
 
 import ctypes
 import gc
+import itertools
 import json
 import mmap
+import re
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from aclgrad.core.registry import aclnn_operators
 from aclgrad.frontends.acl import devices, meta
 from aclgrad.frontends.acl.enums import AclDataType
 from aclgrad.frontends.acl.tensors import BOOL_ARRAYS, FLOAT_ARRAYS, SCALARS
-from aclgrad.frontends.capi.prototypes import Role, prototypes
+from aclgrad.frontends.capi.prototypes import CALLBACKS, RUNTIME_HANDLES, Role, prototypes
 from aclgrad.testing.cases import DOCUMENT, EDGE, REAL, SMOKE, is_documented, suite
 from aclgrad.testing.program import run
 
@@ -361,3 +363,35 @@ def test_tensors_are_dumped(loaded, tmp_path):
     assert loaded.aclFinalize() == 0
     files = sorted(path.name for path in tmp_path.glob("*/dump_tensor_data/*"))
     assert files == [f"add_custom.Add.0.forward.{side}.0.pt" for side in ("input", "output")]
+
+
+LIFE = ("aclInit", "aclFinalize", "aclFinalizeReference", "aclnnFinalize", "aclrtResetDevice", "aclrtResetDeviceForce")
+WRONG = (0, 0xDEADBEEF, 0x4AC1FF0000000001)
+"""Null, an address, and what looks like a handle."""
+
+
+def test_messages_name_the_function_and_its_parameter(c):
+    """Every function with each of its pointers and handles wrong in turn, beside room for results."""
+    room, unnamed, refused = ctypes.create_string_buffer(64), [], 0
+    for prototype in prototypes():
+        if prototype.name in (*LIFE, "aclrtProcessReport"):
+            continue
+        names = [param.name for param in prototype.params]
+        for position, wrong in itertools.product(range(len(names)), WRONG):
+            arguments = [
+                None if param.role is Role.TEXT
+                else wrong if k == position and (param.is_pointer or param.type in (*RUNTIME_HANDLES, *CALLBACKS))
+                else ctypes.addressof(room) if param.role in (Role.OUT, Role.OUT_ARRAY)
+                else 0
+                for k, param in enumerate(prototype.params)
+            ]  # fmt: skip
+            c.message()
+            getattr(c, prototype.name)(*arguments)
+            said = c.message()
+            if said is not None:
+                refused += 1
+                function, _, text = said.partition(": ")
+                if function != prototype.name or re.match(r"\w+", text)[0] not in names:
+                    unnamed.append(said)
+    assert unnamed == []
+    assert refused > len(prototypes())

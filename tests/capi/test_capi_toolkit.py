@@ -9,6 +9,7 @@ from capi_helpers import PROGRAMS, environment, run
 
 from aclgrad.frontends.acl.findings import Kind
 from aclgrad.frontends.capi import foreign
+from aclgrad.frontends.capi.build import c_compiler
 from test_documents import document
 
 SAMPLE = PROGRAMS / "sample"
@@ -64,6 +65,17 @@ def test_cmake_finds_the_package(installation, tmp_path):
     script = f". {installation.root}/set_env.sh && cmake -S . -B build && make -C build && build/found"
     done = run(["sh", "-c", script], env=environment(), cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_every_name_that_samples_link_with_is_there(installation, tmp_path):
+    """By its name in each folder, and by its path, as runtime samples have it."""
+    source, libraries = tmp_path / "linked.c", ["ascendcl", "acl_op_compiler", "acl_cblas", "acl_dvpp", "runtime"]
+    source.write_text('#include "acl/acl.h"\nint main(void) { return aclrtGetSocName() == 0; }\n')
+    for folder in ("lib64", "lib64/stub", "runtime/lib64/stub", "acllib/lib64", "x86_64-linux/devlib"):
+        if (place := installation.root / folder).is_dir():
+            options = [*installation.compile_flags, f"-L{place}", *(f"-l{name}" for name in libraries)]
+            done = run([*c_compiler(), source, "-o", tmp_path / "linked", *options, place / "libacl_rt.so"])
+            assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
 """Every plan says what runs and why, and plans are made for GPUs that are not there."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -69,10 +67,10 @@ except Unsupported as refusal:
 """
 
 
-def test_plans_are_made_for_gpus_that_are_not_there():
+def test_plans_are_made_for_gpus_that_are_not_there(python):
     pytest.importorskip("triton")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    done = python("-c", PROGRAM, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     *lines, last = [line.split("\t") for line in done.stdout.splitlines()]
     assert [(gpu, name) for gpu, name, _ in lines] == [(gpu, op.spec.name) for gpu in GPUS for op in OPERATORS]

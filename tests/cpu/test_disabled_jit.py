@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import numba
 import pytest
@@ -41,9 +39,9 @@ except aclgrad.NoBackend as refusal:
 """
 
 
-def test_every_operator_names_the_variable_and_the_reference_runs():
+def test_every_operator_names_the_variable_and_the_reference_runs(python):
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False)
+    done = python("-c", PROGRAM, env=env)
     assert done.returncode == 0, done.stderr
     *refusals, module = done.stdout.splitlines()
     assert all(re.fullmatch(r"NoBackend \w+ True", line) for line in refusals)

@@ -3,7 +3,6 @@
 import datetime
 import io
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,9 +21,8 @@ FAMILIES = ("hardsigmoid", "linear_cross_entropy", "lstm", "lstm_cell", "sync_ba
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_hundred_random_calls_of_a_family_need_few_kernels():
-    program = [sys.executable, str(Path(__file__).with_name("counted.py")), SEED, *FAMILIES]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
+def test_a_hundred_random_calls_of_a_family_need_few_kernels(python):
+    done = python(Path(__file__).with_name("counted.py"), SEED, *FAMILIES)
     assert done.returncode == 0, done.stderr
     found = {family: int(count) for family, count, *_ in map(str.split, done.stdout.splitlines())}
     assert set(found) == set(FAMILIES)
@@ -116,10 +114,10 @@ assert not compiled, compiled
 """
 
 
-def test_what_was_warmed_compiles_nothing(tmp_path):
+def test_what_was_warmed_compiles_nothing(python, tmp_path):
     environment = {**os.environ, "ACLGRAD_CACHE": str(tmp_path)}
     words = ["-m", "aclgrad", "warm", "--family", "hardsigmoid", "--dtype", "float32", "--device", "cpu"]
     for program, expected in ((words, "CPU kernels compiled, the others were there"), (["-c", RUN], "")):
-        done = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=False, env=environment)
+        done = python(*program, env=environment)
         assert done.returncode == 0, done.stderr
         assert expected in " ".join(done.stdout.split())

@@ -125,10 +125,11 @@ def borders(gemm):
 
 
 @by_dtype
-def test_random_shapes_and_layouts(dtype):
-    random, gemm = Random(dtype), gemm_for(dtype)
+@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (8, 9))])
+def test_random_shapes_and_layouts(seed, dtype):
+    random, gemm = Random(dtype, torch.Generator().manual_seed(seed)), gemm_for(dtype)
     sizes = borders(gemm)
-    for _ in range(150):
+    for _ in range(50):
         m, n, k = (random.pick(options) for options in sizes)
         a = random.matrix(m, k, random.pick(LAYOUTS))
         b = random.matrix(k, n, random.pick(LAYOUTS))

@@ -50,7 +50,11 @@ def output(draw, shape, dtype):
     return room[tuple(slice(0, size) for size in shape)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+SEEDS = [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 60))]
+"""Most of what is drawn wants a kernel of its own."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_dtypes_and_layouts(seed):
     """Numbers that every dtype has, so that the result is exact."""
     draw = random.Random(seed)

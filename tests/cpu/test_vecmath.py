@@ -12,7 +12,7 @@ from torch import Tensor
 from aclgrad.cpu import vecmath
 from aclgrad.cpu.threads import Kernel
 
-exp, tanh, sigmoid, maximum = vecmath.exp, vecmath.tanh, vecmath.sigmoid, vecmath.maximum
+exp, tanh, sigmoid = vecmath.exp, vecmath.tanh, vecmath.sigmoid
 STRIDE = 1009  # every 1009th number of each sign: two million in all
 INFINITY = 0x7F800000
 
@@ -99,27 +99,3 @@ def test_the_gpu_has_the_same_tanh() -> None:
     maths = pytest.importorskip("aclgrad.gpu.maths")
     for name in ("TANH_NEAR", "P0", "P1", "P2", "P3", "P4"):
         assert torch.tensor(getattr(maths, name).value) == torch.tensor(getattr(vecmath, name)), name
-
-
-def _largest(thread: int, threads: int, count: int, x: Any, y: Any) -> None:
-    top = x[0]
-    for i in range(count):
-        top = maximum(x[i], top)
-    y[0] = top
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_largest_of_many(dtype: torch.dtype) -> None:
-    """As torch's: a NaN wins, wherever it stands and whatever its sign."""
-    kernel = Kernel(_largest, (int, dtype, dtype))
-    values = torch.randn(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
-    for count in (1, 31, 64, 100):
-        for at in (0, count // 2, count - 1):
-            for odd in (9.0, torch.inf, -torch.inf, torch.nan, -torch.nan):
-                x, y = values.clone(), torch.zeros(1, dtype=dtype)
-                x[at] = odd
-                kernel(1, count, x.data_ptr(), y.data_ptr())
-                torch.testing.assert_close(y[0], x[:count].max(), rtol=0, atol=0, equal_nan=True)
-    nothing, y = torch.full((70,), -torch.inf, dtype=dtype), torch.zeros(1, dtype=dtype)
-    kernel(1, 70, nothing.data_ptr(), y.data_ptr())
-    assert y.item() == -torch.inf

@@ -74,13 +74,11 @@ def cannot_be_built():
     return ""
 
 
-def test_the_example_is_in_every_door(example, tmp_path):
+def test_the_example_is_in_every_door(python, example, tmp_path):
     if reason := cannot_be_built():
         pytest.skip(f"the C interface cannot be built here: {reason}")
-    done = subprocess.run(
-        [sys.executable, HERE / "doors.py", example, tmp_path], capture_output=True, text=True, check=False,
-        env={**os.environ, discovery.VARIABLE: str(example / "squared_relu")},
-    )  # fmt: skip
+    environment = {**os.environ, discovery.VARIABLE: str(example / "squared_relu")}
+    done = python(HERE / "doors.py", example, tmp_path, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "found in every door" in done.stdout
 

@@ -49,6 +49,12 @@ def outputs_and_gradients(module, *arguments, seed=None):
     return [*(out.detach() for out in outputs), *gradients]
 
 
+def several_steps(module, *batches):
+    """Outputs and gradients of every step, then the buffers."""
+    results = [result for x in batches for result in outputs_and_gradients(module, x)]
+    return results + [buffer if buffer.is_floating_point() else buffer.double() for buffer in module.buffers()]
+
+
 def assert_same_as_torch(module, *arguments, run=outputs_and_gradients, twin=twin, same_dtypes=True, **options):
     """Outputs and gradients of torch's module and of its twin agree; returns the twin's results."""
     truth = run(copy.deepcopy(module).double(), *moved(arguments, to(torch.float64)), **options)

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from nn_helpers import assert_same_as_torch, outputs_and_gradients, twin
+from nn_helpers import assert_same_as_torch, several_steps, twin
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -29,12 +29,6 @@ def norm(**options):
 
 def batch(dtype=torch.float32, *rest, seed=0):
     return (Data(dtype, seed).normal(6, CHANNELS, *(rest or (5, 2))) * 2 + 1).detach().requires_grad_()
-
-
-def several_steps(module, *batches):
-    """Outputs and gradients of every step, then the buffers."""
-    results = [result for x in batches for result in outputs_and_gradients(module, x)]
-    return results + [buffer.double() for buffer in module.buffers()]
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])

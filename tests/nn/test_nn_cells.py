@@ -179,3 +179,14 @@ def test_by_a_gpus_kernels():
             assert_same_as_torch(module, x.to(device), twin=Ours)
     finally:
         chosen_backend.reset(token)
+
+
+@pytest.mark.parametrize("options", [{}, {"proj_size": 2}], ids=["plain", "projected"])
+def test_compiled_where_no_gradient_is_wanted(options):
+    torch.manual_seed(0)
+    module, x = aclgrad.nn.LSTM(INPUT, HIDDEN, **options).requires_grad_(False), sequences().detach()
+
+    def call(x):
+        return module(x, return_cell_states=True)
+
+    torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="eager")(x), call(x))

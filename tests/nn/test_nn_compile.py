@@ -177,6 +177,50 @@ def test_export_and_run(module, tmp_path):
         assert "aclgrad" in str(program.graph)
 
 
+class Resets(nn.Module):
+    """An LSTM that takes resets or does without."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm = aclgrad.nn.LSTM(4, 6, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x, reset=None):
+        return self.lstm(x, reset=reset)
+
+
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # torch's own loading, up to 2.11
+@pytest.mark.parametrize("resets", [False, True])
+def test_an_lstm_of_any_batch_and_length_is_exported(resets, tmp_path):
+    """Saved, loaded and run with other sizes: the same bits."""
+    module = Resets().eval()
+
+    def inputs(batch, steps):
+        flags = Data(seed=batch).flags(batch, steps, share=0.3)
+        return (Data().normal(batch, steps, 4), flags)[: 1 + resets]
+
+    sizes = {0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim("time", min=2, max=256)}
+    program = torch.export.export(module, inputs(3, 5), dynamic_shapes=(sizes,) * (1 + resets))
+    torch.export.save(program, tmp_path / "program.pt2")
+    loaded = torch.export.load(tmp_path / "program.pt2").module()
+    for given in (inputs(7, 9), inputs(2, 30)):
+        (output, states), (expected, finals) = loaded(*given), module(*given)
+        for ours, other in zip((output, *states), (expected, *finals), strict=True):
+            assert torch.equal(ours, other)
+
+
+def test_one_compilation_serves_every_length_too():
+    module = Resets()
+    compiled = torch.compile(copy.deepcopy(module), fullgraph=True, backend="aot_eager", dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for batch, steps in ((3, 5), (5, 7), (8, 11)):
+            x, flags = Data().normal(batch, steps, 4).requires_grad_(), Data().flags(batch, steps, share=0.3)
+            for ours, expected in zip(
+                outputs_and_gradients(compiled, x, flags), outputs_and_gradients(module, x, flags), strict=True
+            ):
+                assert torch.equal(ours, expected)
+
+
 def test_checkpointing_gives_the_same_gradients():
     module = built("LSTM")
     (x,) = arguments("LSTM")

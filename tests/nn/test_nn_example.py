@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "training"
 def train(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield importlib.import_module("train")
-    for name in ("train", "causal", "models", "text"):
+    for name in ("train", "causal", "curves", "data", "models", "text", "zoo"):
         sys.modules.pop(name, None)
 
 
@@ -34,18 +34,43 @@ def test_it_runs_from_the_command_line(tmp_path):
 
 @pytest.mark.slow
 def test_both_trainings_follow_one_curve(train):
-    steps, seed = 12, 0
-    runs = train.compare(steps, seed, Console(quiet=True))
-    text = train.Text(seed)
-    for name, kind in train.MODELS.items():
-        naive, ours = (run for run in runs if run.model == name)
-        exact = train.Run(name, "float64")
-        train.train(exact, train.built(kind, text, seed, ours=False).double(), text, steps, seed, lambda: None)
-        assert exact.losses[-1] < exact.losses[0]
-        truth = torch.tensor(exact.losses, dtype=torch.float64)
-        assert_within_baseline(torch.tensor(ours.losses), truth, torch.tensor(naive.losses), name)
+    runs = follow_one_curve(train.tasks(0), steps=12)
+    assert all(run.losses[-1] < run.losses[0] for run in runs)
     *_, torchs, ours = runs
     assert ours.peak < torchs.peak / 8, "a large vocabulary"
+
+
+def follow_one_curve(tasks, steps):
+    """The losses of ours are as near to those in float64 as torch's are."""
+    curves = importlib.import_module("curves")
+    runs = curves.compare(tasks, steps, 0, Console(quiet=True))
+    for task in tasks:
+        naive, ours = (run for run in runs if run.model == task.name)
+        exact = curves.Run(task.name, "float64")
+        curves.train(exact, task.built(0, ours=False).double(), task, steps, 0, lambda: None)
+        truth = torch.tensor(exact.losses, dtype=torch.float64)
+        assert_within_baseline(torch.tensor(ours.losses), truth, torch.tensor(naive.losses), task.name)
+    return runs
+
+
+@pytest.mark.slow
+def test_the_zoo_follows_one_curve(train):
+    """A parametrised weight, packed sequences, resets, a large vocabulary."""
+    runs = follow_one_curve(train.zoo(0), steps=6)
+    assert [run.model for run in runs[::2]] == ["AWD-LSTM", "DeepSpeech", "R2D2", "transformer"]
+
+
+def test_a_zoo_of_twins(train):
+    """Nothing of torch's is left where there is a twin, and one step of each has torch's loss."""
+    for task in train.zoo(0):
+        batch = task.batch(torch.Generator().manual_seed(1))
+        theirs, ours = (task.built(0, ours) for ours in (False, True))
+        assert not any(isinstance(module, torch.nn.LSTM) for module in ours.modules()), task.name
+        losses = []
+        for model in (theirs, ours):
+            torch.manual_seed(2)
+            losses.append(model(*batch).item())
+        assert losses[1] == pytest.approx(losses[0], rel=1e-5), task.name
 
 
 def test_the_text_is_the_same_for_a_seed_and_has_no_braces(train):

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from nn_helpers import assert_same_as_torch, outputs_and_gradients, twin
+from nn_helpers import assert_same_as_torch, outputs_and_gradients, several_steps, twin
 from torch import func, nn
 
 import aclgrad.nn
@@ -37,12 +37,6 @@ def norm(planes=2, **options):
 
 def batch(*rest, dtype=torch.float32, seed=0, shift=1.0):
     return (Data(dtype, seed).normal(6, C, *rest) * 2 + shift).detach().requires_grad_()
-
-
-def several_steps(module, *batches):
-    """Outputs and gradients of every step, then the buffers."""
-    results = [result for x in batches for result in outputs_and_gradients(module, x)]
-    return results + [buffer if buffer.is_floating_point() else buffer.double() for buffer in module.buffers()]
 
 
 @pytest.mark.usefixtures("served")

@@ -12,6 +12,7 @@ from aclgrad.core.dispatch import chosen_backend
 from aclgrad.core.errors import InvalidArgument, Unsupported
 from aclgrad.ops.linear_cross_entropy.shards import work
 from aclgrad.ops.linear_cross_entropy.shards.ranges import even_ranges
+from aclgrad.ops.linear_cross_entropy.shards.tokens import TokenSplit
 from aclgrad.testing import poisoned_memory
 from aclgrad.testing.cases import Data
 
@@ -59,6 +60,11 @@ def test_tokens_that_are_split_too(shape):
             torch.testing.assert_close((found, *others[:3]), (loss, *stats[:3]))
             gradients = torch.autograd.grad(found + others.entropy.square().sum(), (x, w, b))
             torch.testing.assert_close(gradients, expected)
+
+
+def test_a_single_token_is_not_split():
+    with pytest.raises(InvalidArgument, match=r"target has shape \[\], expected a dimension 0 of tokens to split"):
+        TokenSplit((), 0, 2).require(0, torch.ones(12))
 
 
 def test_no_tokens():

@@ -10,7 +10,10 @@ from torch import func, nn
 from torch.profiler import profile
 
 import aclgrad.nn
-from aclgrad.testing.cases import Data
+from aclgrad.core.memory import tensors_in
+from aclgrad.core.registry import operators
+from aclgrad.core.textbook import by_the_book
+from aclgrad.testing.cases import EDGE, SMOKE, Data, suite
 
 
 class Model(nn.Module):
@@ -77,6 +80,18 @@ def test_the_formulas_are_those_of_every_op_that_updates_nothing():
     x = Data().normal(4)
     formula = aclgrad.nn.decompositions()[torch.ops.aclgrad.hardsigmoid.default]
     torch.testing.assert_close(formula(x), nn.functional.hardsigmoid(x))
+
+
+def test_formulas_lay_out_what_kernels_leave_gapless():
+    """A program that views an op's result is decomposed into one that may."""
+    for operator in operators():
+        for case in suite(operator.spec).cases if not operator.spec.updated else ():
+            if not case.tags & {SMOKE, EDGE} or torch.float32 not in case.dtypes:
+                continue
+            args = case.build(torch.float32)
+            found, written = by_the_book(operator, *args), operator(*args)
+            for result, kernels in zip(tensors_in(found), tensors_in([written]), strict=True):
+                assert result.is_contiguous() or not kernels.is_contiguous(), (operator.spec.name, case.name)
 
 
 def test_gradients_of_each_sample():

@@ -112,14 +112,20 @@ for _ in range(2):
 """
 
 
-def run(*args, **options):
-    done = subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False, **options)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stderr == ""
-    return done.stdout
+@pytest.fixture
+def run(python):
+    """What a program says that ends well."""
+
+    def run(*args, **options):
+        done = python(*args, **options)
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
 
 
-def test_a_script_runs_as_it_is(tmp_path):
+def test_a_script_runs_as_it_is(run, tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
     assert run("-m", "aclgrad.npu", path, "15").splitlines() == [
@@ -127,13 +133,13 @@ def test_a_script_runs_as_it_is(tmp_path):
     ]  # fmt: skip
 
 
-def test_tests_run_with_the_plugin():
+def test_tests_run_with_the_plugin(run):
     """All of `installed`, and the examples of the code."""
     shown = run("-m", "pytest", "-p", "aclgrad.npu.pytest", "-p", "no:cacheprovider", "-v", *NEED_NPU, cwd=ROOT)
     assert "aclgrad.npu: torch_npu, acl and the device npu, over memory of cpu" in shown
 
 
-def test_uninstalling_leaves_no_trace():
+def test_uninstalling_leaves_no_trace(run):
     """In a process whose child was too late to install anything."""
     run("-c", NO_TRACE)
 

@@ -11,6 +11,7 @@ from outputs import right
 from aclgrad.core.registry import lookup, operators
 from aclgrad.testing import verify
 from aclgrad.testing.precision.places import Places
+from aclgrad.testing.report import svg
 from aclgrad.testing.report.model import worst_of
 
 VOID = {"meta", "br"}
@@ -103,6 +104,16 @@ def test_elements_that_are_rounded_well_are_not_among_the_worst():
     outs["masked_target"] = outs["masked_target"] + 1
     output = next(each for each in verify(operator, args, outs).calls[0].outputs if each.unequal)
     assert len(worst_of(output)) > 1
+
+
+def test_true_zeros_stand_apart_from_small_values():
+    x = torch.linspace(-4, 4, 64)
+    out = torch.nn.functional.hardsigmoid(x)
+    drawn = svg.by_size(verify("hardsigmoid", [x], out).calls[0].outputs[0].histogram)
+    assert f"{int((out == 0).sum())} elements of size 0, off by no error" in drawn
+    assert "2⁻¹" in drawn and "2⁻¹²⁶" not in drawn
+    drawn = svg.by_size(verify("hardsigmoid", [x - 9], out * 0).calls[0].outputs[0].histogram)
+    assert "64 elements of size 0" in drawn  # and nothing else
 
 
 def test_ranges_of_indices_are_told_in_words():

@@ -62,8 +62,8 @@ def _planes() -> dict[str, str]:
     """A page of the heat maps that `python -m benchmarks plane --save` drew; none without any."""
     there = "benchmarks/planes.md"
     maps = [
-        f"## {Path(picture).stem.replace('-', ' ')}\n\n![A cell for each size: how many times faster]"
-        f"({relative(picture, there)})"
+        f"## {Path(picture).stem.replace('-', ' ')}\n\n[![A cell for each size: how many times faster]"
+        f"({relative(picture, there)})]({relative(picture, there)})"
         for picture in pictures()
         if picture.startswith("pictures/benchmarks/results/plane/")
     ]
@@ -76,8 +76,9 @@ def _titled(there: str, text: str) -> str:
         return text
     name = there.removesuffix(".md").rpartition("/")[2]
     picture = f"pictures/benchmarks/results/{name}.png"
-    shown = [f"![Every row of {name}]({relative(picture, there)})"] if picture in pictures() else []
-    return "\n\n".join([f"# {name.replace('-', ' ')}", *shown, text])
+    drawn = relative(picture, there)
+    shown = [f"[![Every row; a click shows it in full]({drawn})]({drawn})"] if picture in pictures() else []
+    return "\n\n".join([f"# {text.lstrip().partition(' · ')[0]}", *shown, text])
 
 
 def _api(door: ModuleType) -> str:

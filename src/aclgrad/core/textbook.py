@@ -13,6 +13,7 @@ import torch
 
 from .autograd import Formula
 from .memory import tensors_in
+from .meta import contiguous_strides
 from .plan import Operator
 
 
@@ -46,7 +47,8 @@ def _converted(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _as(meta: Any, result: Any) -> Any:
-    """A result, or a list of them, in the dtypes of the contract."""
+    """A result, or a list of them, in the dtypes of the contract, and gapless where that has it so: to be viewed."""
     if isinstance(result, torch.Tensor):
-        return result.to(meta.dtype)
+        result = result.to(meta.dtype)
+        return result.contiguous() if meta.strides == contiguous_strides(meta.shape) else result
     return [_as(member, part) for member, part in zip(meta, result, strict=True)]

@@ -87,18 +87,6 @@ def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
     return a(a, a, a), emit
 
 
-@intrinsic
-def maximum(typing: Any, a: Any, b: Any) -> Any:
-    """The larger one, NaN if either is: the largest of many is a loop that LLVM makes one of vectors."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        number = args[0].type
-        either = ir.FunctionType(number, (number,) * 2)
-        return builder.call(builder.module.declare_intrinsic("llvm.maximum", (number,), either), args)
-
-    return a(a, a), emit
-
-
 @jit
 def _reduced(x: Any) -> Any:
     """(n + ROUNDER, expm1(x - n ln 2))."""

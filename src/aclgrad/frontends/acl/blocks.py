@@ -225,6 +225,8 @@ class Heap:
         inside = self.find(address)
         if inside is None:
             found = "in a freed block" if self._owns(address) else "in no block"
+        elif not inside.alive and inside.address == address:
+            return f"{name} {address:#x} was freed already, expected the start of a live {self.what} block"
         else:
             found = f"{address - inside.address} bytes inside a {'live' if inside.alive else 'freed'} block"
         return f"{name} {address:#x} is {found}, expected the start of a live {self.what} block"

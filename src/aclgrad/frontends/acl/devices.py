@@ -67,8 +67,7 @@ class Context:
         STREAMS.discard(self.default_handle)
         for stream in self.all_streams():
             ordering.abandoned(stream)
-            stream.close()
-            reports.forget(stream)
+            _end(stream)
         self.streams.clear()
 
 
@@ -173,12 +172,19 @@ def destroy_stream(handle: Any, *, force: bool = False) -> None:
     if force:
         stream.drop()
         reports.forget(stream)
-    stream.close()
-    reports.forget(stream)
+    _end(stream)
     tasks = ordering.closed(stream)
     if tasks and not force:
         waited = "expected aclrtSynchronizeStream before"
         tolerate(Kind.STREAM_DESTROYED_BUSY, f"nothing has waited for {tasks[0]}, {waited}")
+
+
+def _end(stream: Stream) -> None:
+    """Finish a stream's work and close it."""
+    if reports.has_subscriber(stream):
+        reports.finish(stream.wait, stream)
+        reports.forget(stream)
+    stream.close()
 
 
 def default_handle() -> int:

@@ -68,8 +68,8 @@ class Event:
 
     def milliseconds_since(self, start: Event) -> float:
         """Time between the marks of `start` and of this event."""
-        first, last = start._recorded("start"), self._recorded("end")
-        for name, mark in (("start", first), ("end", last)):
+        first, last = start._recorded("startEvent"), self._recorded("endEvent")
+        for name, mark in (("startEvent", first), ("endEvent", last)):
             if not mark.reached:
                 raise AclRuntimeError(
                     AclError.ACL_ERROR_RT_PARAM_INVALID, f"{name} is not reached yet, expected a past event"

@@ -140,23 +140,23 @@ def _list_creator(c_name: str, table: Table[AclList[T]], members: Table[T]) -> C
     return create
 
 
-def _destroyer(c_name: str, table: Table[Any]) -> Callable[[Any], int]:
+def _destroyer(c_name: str, table: Table[Any], name: str) -> Callable[[Any], int]:
     @aclnn_call(c_name, code_only)
     def destroy(handle: Any) -> int:
         """Destroy one object; null is none."""
         if handle is not None and not (type(handle) is int and handle == 0):
-            table.pop(handle, table.kind)
+            table.pop(handle, name)
         return SUCCESS
 
     return destroy
 
 
-def _list_destroyer(c_name: str, table: Table[AclList[T]], members: Table[T]) -> Callable[[Any], int]:
+def _list_destroyer(c_name: str, table: Table[AclList[T]], members: Table[T], name: str) -> Callable[[Any], int]:
     @aclnn_call(c_name, code_only)
     def destroy(handle: Any) -> int:
         """Destroy a list and those of its members that still exist; null is none."""
         if handle is not None and not (type(handle) is int and handle == 0):
-            owned = table.pop(handle, table.kind).handles
+            owned = table.pop(handle, name).handles
             gone = [k for k, member in enumerate(owned) if member and members.discard(member) is None]
             if gone:
                 tolerate(
@@ -168,11 +168,11 @@ def _list_destroyer(c_name: str, table: Table[AclList[T]], members: Table[T]) ->
     return destroy
 
 
-def _getter(c_name: str, table: Table[T], value: Callable[[T], Any]) -> Getter:
+def _getter(c_name: str, table: Table[T], name: str, value: Callable[[T], Any]) -> Getter:
     @aclnn_call(c_name, after(0))
     def get(handle: Any) -> tuple[Any, int]:
         """(value, status)."""
-        return value(table.get(handle, table.kind)), SUCCESS
+        return value(table.get(handle, name)), SUCCESS
 
     return get
 
@@ -195,26 +195,26 @@ aclCreateBoolArray = _array_creator("aclCreateBoolArray", BOOL_ARRAYS, as_bool)
 aclCreateTensorList = _list_creator("aclCreateTensorList", TENSOR_LISTS, TENSORS)
 aclCreateScalarList = _list_creator("aclCreateScalarList", SCALAR_LISTS, SCALARS)
 
-aclDestroyTensor = _destroyer("aclDestroyTensor", TENSORS)
-aclDestroyScalar = _destroyer("aclDestroyScalar", SCALARS)
-aclDestroyIntArray = _destroyer("aclDestroyIntArray", INT_ARRAYS)
-aclDestroyFloatArray = _destroyer("aclDestroyFloatArray", FLOAT_ARRAYS)
-aclDestroyBoolArray = _destroyer("aclDestroyBoolArray", BOOL_ARRAYS)
-aclDestroyTensorList = _list_destroyer("aclDestroyTensorList", TENSOR_LISTS, TENSORS)
-aclDestroyScalarList = _list_destroyer("aclDestroyScalarList", SCALAR_LISTS, SCALARS)
+aclDestroyTensor = _destroyer("aclDestroyTensor", TENSORS, "tensor")
+aclDestroyScalar = _destroyer("aclDestroyScalar", SCALARS, "scalar")
+aclDestroyIntArray = _destroyer("aclDestroyIntArray", INT_ARRAYS, "array")
+aclDestroyFloatArray = _destroyer("aclDestroyFloatArray", FLOAT_ARRAYS, "array")
+aclDestroyBoolArray = _destroyer("aclDestroyBoolArray", BOOL_ARRAYS, "array")
+aclDestroyTensorList = _list_destroyer("aclDestroyTensorList", TENSOR_LISTS, TENSORS, "array")
+aclDestroyScalarList = _list_destroyer("aclDestroyScalarList", SCALAR_LISTS, SCALARS, "array")
 
 aclGetViewShape = _shape_getter("aclGetViewShape", lambda tensor: tensor.meta.shape)
 aclGetStorageShape = _shape_getter("aclGetStorageShape", lambda tensor: tensor.storage_dims)
 aclGetViewStrides = _shape_getter("aclGetViewStrides", lambda tensor: tensor.meta.strides)
-aclGetViewOffset = _getter("aclGetViewOffset", TENSORS, lambda tensor: tensor.offset)
-aclGetFormat = _getter("aclGetFormat", TENSORS, lambda tensor: int(tensor.format))
-aclGetDataType = _getter("aclGetDataType", TENSORS, lambda tensor: int(tensor.data_type))
-aclGetRawTensorAddr = _getter("aclGetRawTensorAddr", TENSORS, lambda tensor: tensor.data)
-aclGetIntArraySize = _getter("aclGetIntArraySize", INT_ARRAYS, lambda array: len(array.values))
-aclGetFloatArraySize = _getter("aclGetFloatArraySize", FLOAT_ARRAYS, lambda array: len(array.values))
-aclGetBoolArraySize = _getter("aclGetBoolArraySize", BOOL_ARRAYS, lambda array: len(array.values))
-aclGetTensorListSize = _getter("aclGetTensorListSize", TENSOR_LISTS, lambda items: len(items.members))
-aclGetScalarListSize = _getter("aclGetScalarListSize", SCALAR_LISTS, lambda items: len(items.members))
+aclGetViewOffset = _getter("aclGetViewOffset", TENSORS, "tensor", lambda tensor: tensor.offset)
+aclGetFormat = _getter("aclGetFormat", TENSORS, "tensor", lambda tensor: int(tensor.format))
+aclGetDataType = _getter("aclGetDataType", TENSORS, "tensor", lambda tensor: int(tensor.data_type))
+aclGetRawTensorAddr = _getter("aclGetRawTensorAddr", TENSORS, "tensor", lambda tensor: tensor.data)
+aclGetIntArraySize = _getter("aclGetIntArraySize", INT_ARRAYS, "array", lambda array: len(array.values))
+aclGetFloatArraySize = _getter("aclGetFloatArraySize", FLOAT_ARRAYS, "array", lambda array: len(array.values))
+aclGetBoolArraySize = _getter("aclGetBoolArraySize", BOOL_ARRAYS, "array", lambda array: len(array.values))
+aclGetTensorListSize = _getter("aclGetTensorListSize", TENSOR_LISTS, "tensorList", lambda items: len(items.members))
+aclGetScalarListSize = _getter("aclGetScalarListSize", SCALAR_LISTS, "scalarList", lambda items: len(items.members))
 
 
 @aclnn_call("aclSetRawTensorAddr", code_only)

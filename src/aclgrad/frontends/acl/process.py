@@ -22,8 +22,6 @@ from .enums import DATA_TYPE_SIZES, SUCCESS, AclDataType, AclError
 from .places import Place
 
 MAX_CONFIG_BYTES = 10 << 20
-CALLBACK_SECONDS = 4.0
-"""So long aclFinalize waits for a callback that has its turn."""
 HALF_MAX = 65504.0
 HALF_OVERFLOW = 65520.0  # what rounds beyond HALF_MAX
 
@@ -167,23 +165,10 @@ def _end() -> None:
         findings.conclude("aclFinalize")
         faults.uninstall()
     try:
-        _finish_work()
+        reports.finish(lambda seconds: synchronize_streams(seconds=seconds))
     except AclRuntimeError as failure:
         logger.warning("finalised after a failure that no synchronisation has reported: %s", failure)
     dumping.configure(None)
-
-
-def _finish_work() -> None:
-    """Wait for all streams, but not for callbacks whose thread does not come."""
-    while True:
-        try:
-            return synchronize_streams(seconds=CALLBACK_SECONDS)
-        except AclRuntimeError as failure:
-            if failure.code is not AclError.ACL_ERROR_RT_STREAM_SYNC_TIMEOUT:
-                raise
-        dropped = reports.drop(CALLBACK_SECONDS / 2)
-        if dropped:
-            logger.warning("finalised without %d callbacks, whose thread has not called aclrtProcessReport", dropped)
 
 
 @atexit.register

@@ -13,51 +13,70 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
-from .boundary import AclRuntimeError
+from .boundary import AclRuntimeError, logger
 from .enums import AclError
 from .streams import Stream
 
 Callback = Callable[[], object]
 
 
+PATIENCE = 4.0
+"""Seconds that the end of a stream waits for a call that a thread might still make."""
+
+
+class Request(NamedTuple):
+    """A call that was asked for: of what, by which stream, when, and whether it was made."""
+
+    callback: Callback
+    stream: Stream
+    time: float
+    made: threading.Event
+
+
 class Subscriber:
     """A thread that makes calls for streams."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Callback, threading.Event, float]] = deque()  # the last is when it was asked for
+        self._waiting: deque[Request] = deque()
         self._arrived = threading.Condition()
+        self._seen = -math.inf  # when it made a call last; infinity while it makes one
         self.streams = 0
 
-    def hand_over(self, callback: Callback, *, wait: bool) -> None:
+    def hand_over(self, callback: Callback, stream: Stream, *, wait: bool) -> None:
         """Ask for a call; return when it was made, if it is waited for."""
-        made = threading.Event()
+        request = Request(callback, stream, time.monotonic(), threading.Event())
         with self._arrived:
-            self._waiting.append((callback, made, time.monotonic()))
+            self._waiting.append(request)
             self._arrived.notify()
         if wait:
-            made.wait()
+            request.made.wait()
 
     def process(self, seconds: float | None) -> bool:
         """Make one call; False if none was asked for in so many seconds."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._waiting, seconds):
                 return False
-            callback, made, _ = self._waiting.popleft()
+            request = self._waiting.popleft()
+            self._seen = math.inf
         try:
-            callback()
+            request.callback()
         finally:
-            made.set()
+            self._seen = time.monotonic()
+            request.made.set()
         return True
 
-    def drop(self, before: float) -> int:
-        """Forget calls that were asked for before a time, and let their streams go on; how many."""
+    def drop(self, before: float, stream: Stream | None = None) -> None:
+        """Forget calls, of one stream or of all, if the thread has not come since; their streams go on."""
         with self._arrived:
-            late = [entry for entry in self._waiting if entry[2] < before]
-            for entry in late:
-                self._waiting.remove(entry)
-                entry[1].set()
-        return len(late)
+            late = [each for each in self._waiting if each.time < before and stream in (None, each.stream)]
+            if not late or self._seen > before:
+                return
+            for request in late:
+                self._waiting.remove(request)
+                request.made.set()
+        logger.warning("%d callbacks are dropped, whose thread has not called aclrtProcessReport", len(late))
 
 
 _lock = threading.Lock()
@@ -103,7 +122,7 @@ def launch(callback: Callback, stream: Stream, *, wait: bool) -> None:
             "stream has no subscriber, expected aclrtSubscribeReport before",
         )
     subscriber = found[1]
-    stream.submit(lambda: subscriber.hand_over(callback, wait=wait))
+    stream.submit(lambda: subscriber.hand_over(callback, stream, wait=wait))
 
 
 def process(thread: int, seconds: float | None) -> None:
@@ -119,10 +138,24 @@ def process(thread: int, seconds: float | None) -> None:
         raise AclRuntimeError(AclError.ACL_ERROR_RT_REPORT_TIMEOUT, f"no callback was asked for in {seconds} s")
 
 
-def drop(seconds: float) -> int:
-    """Forget the calls that no thread has made for so many seconds: nobody will. How many there were."""
-    with _lock:
-        return sum(subscriber.drop(time.monotonic() - seconds) for subscriber in _subscribers.values())
+def finish(wait: Callable[[float], object], stream: Stream | None = None) -> None:
+    """Let `wait(seconds)` see the end of a stream's work, or of all; calls that no thread comes to make are dropped."""
+    while True:
+        try:
+            wait(PATIENCE)
+            return
+        except AclRuntimeError as failure:
+            if failure.code is not AclError.ACL_ERROR_RT_STREAM_SYNC_TIMEOUT:
+                raise
+        with _lock:
+            subscribers = list(_subscribers.values())
+        for subscriber in subscribers:
+            subscriber.drop(time.monotonic() - PATIENCE / 2, stream)
+
+
+def has_subscriber(stream: Stream) -> bool:
+    """Whether calls of a stream may be waiting for a thread."""
+    return stream in _of_stream
 
 
 def forget(stream: Stream) -> None:

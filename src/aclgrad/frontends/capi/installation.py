@@ -20,8 +20,9 @@ LINKED = ("ascendcl", "nnopbase", "opapi")
 NAMES = (
     "ascendcl", "acl_rt", "acl_mdl", "acl_op_executor", "acl_op_compiler", "nnopbase", "opapi", "opapi_math",
     "opapi_nn", "opapi_cv", "opapi_transformer", "cust_opapi", "aclnn_math", "aclnn_ops_infer", "aclnn_ops_train",
+    "acl_cblas", "acl_dvpp", "acl_tdt_channel", "acl_tdt_queue", "runtime",
 )  # fmt: skip
-"""What programs link with; all of them are the one library."""
+"""What programs link with, some of it in every sample and never called; all of them are the one library."""
 
 _ARCHITECTURE = f"{platform.machine()}-linux"
 _OP_API = ("opp/vendors/customize/op_api", "opp/built-in/op_impl/ai_core/tbe/op_api")

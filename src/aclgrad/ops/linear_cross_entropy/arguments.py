@@ -53,9 +53,8 @@ class Arguments(NamedTuple):
         """The dtype of losses."""
         return torch.promote_types(self.input.dtype, torch.float32)
 
-    @property
     def options(self) -> tuple[Any, ...]:
-        """As the operators take them."""
+        """As the operators take them; no property, since the compiler of torch 2.10 does not unpack one."""
         return self.bias, self.classes, *self.numbers
 
     def with_stats(self, loss: Tensor, found: Sequence[Tensor]) -> Any:
@@ -170,7 +169,7 @@ def checked(
     if reason and options["return_stats"]:
         raise Unsupported(f"return_stats is True, expected False where {reason}", "return_stats")
     if not several:
-        if not gathered:
+        if not gathered and input.dim() != 2:  # a view would be one node more
             input = input.reshape(math.prod(leading), linear_weight.shape[-1])  # noqa: A001
         target = target.reshape(-1, sizes[0]) if probable else target.reshape(-1)
         token_weight = None if token_weight is None else token_weight.reshape(-1)

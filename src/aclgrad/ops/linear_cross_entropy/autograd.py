@@ -44,6 +44,42 @@ def _given(ctx: Any) -> dict[str, Any]:
     return {**ctx.given, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
 
 
+def loss_with_gradients(*arguments: Any) -> Tensor | None:
+    """The loss of `loss_and_gradients`, past torch's dispatcher; None where that has to know of the call."""
+    tensors = [value for value in arguments if isinstance(value, Tensor)]
+    if torch._C._are_functorch_transforms_active() or not is_plain(*tensors):
+        return None
+    return Together.apply(arguments, *(arguments[k] for k in FOLLOWED))  # type: ignore[no-any-return, no-untyped-call]
+
+
+FOLLOWED = [TOGETHER.index(name) for name in (*MATRICES, "token_weight", "normalizer")]
+
+
+class Together(torch.autograd.Function):
+    """The loss alone; what it is differentiated with waits in the node."""
+
+    @staticmethod
+    def forward(ctx: Any, arguments: tuple[Any, ...], *_: Tensor | None) -> Tensor:
+        """`arguments`: those of the op, which asks for no statistics; and those that are `FOLLOWED` once more."""
+        output = together.run(arguments)
+        found = {name: value for name, value in zip(together.spec.out_names, output, strict=True) if value is not None}
+        _keep(ctx, TOGETHER, arguments, found)
+        ctx.gradients = [found.get(f"{name}_grad") for name in MATRICES]
+        return found["loss"]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Of the followed arguments, in their order; can be differentiated."""
+        wanted = ctx.needs_input_grad
+        needs = dict(zip(FOLLOWED, wanted[1:], strict=True))
+        ctx.needs_input_grad = tuple([needs.get(k, False) for k in range(len(TOGETHER))])
+        try:
+            found = _loss(ctx, *gradients, *[None] * (len(together.spec.outs) - len(gradients)))
+        finally:
+            ctx.needs_input_grad = wanted
+        return None, *(found[k] for k in FOLLOWED)
+
+
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
     found = dict(zip(together.spec.out_names, output, strict=True))
     _keep(ctx, TOGETHER, inputs, found)
@@ -96,7 +132,8 @@ def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
     if gradient.dim() < 2 or not is_plain(factor, gradient):
         return (gradient.to(factor.dtype) * factor).to(gradient.dtype)  # as `scale_` rounds
-    scale_(gradient, factor)
+    if not factor.is_cpu or float(factor) != 1.0:  # as it nearly always is; a GPU is not asked
+        scale_(gradient, factor)
     return gradient
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from ...core.errors import InvalidArgument
 from . import written_out
 from .arguments import Arguments, checked
+from .autograd import loss_with_gradients
 from .reduction import normalizer, reduced
 from .shards.placement import ALONE, is_distributed, split_over_ranks
 
@@ -114,25 +115,29 @@ def _together(given: Arguments) -> bool:
 
 def _with_gradients(given: Arguments) -> Any:
     bias, mean = given.bias, given.reduction == "mean"
-    loss, *found = torch.ops.aclgrad.loss_and_gradients(
+    arguments = (
         given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
-        given.input.requires_grad, given.weight.requires_grad, *given.options, given.token_weight,
+        given.input.requires_grad, given.weight.requires_grad, *given.options(), given.token_weight,
         normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
         bias is not None and bias.requires_grad, given.return_stats,
     )  # fmt: skip
+    alone = None if given.return_stats else loss_with_gradients(*arguments)
+    if alone is not None:
+        return alone
+    loss, *found = torch.ops.aclgrad.loss_and_gradients(*arguments)
     return given.with_stats(loss, found)
 
 
 def _token_by_token(given: Arguments) -> Any:
     losses, *found = torch.ops.aclgrad.token_losses(
-        given.input, given.weight, given.target, given.ignore_index, *given.options, given.return_stats
+        given.input, given.weight, given.target, given.ignore_index, *given.options(), given.return_stats
     )
     return given.with_stats(reduced(losses, given), found)
 
 
 def _by_torch(given: Arguments) -> Any:
     """All logits at once."""
-    bias, classes, smoothing, softcap, scale, z_loss = given.options
+    bias, classes, smoothing, softcap, scale, z_loss = given.options()
     z = written_out.logits_of(given.input, given.weight, bias, softcap, scale)
     losses = written_out.losses_of(z, given.target, given.ignore_index, classes, smoothing, z_loss)
     return given.with_stats(reduced(losses, given), [])

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ...core.autograd import Formula, again
+from ...core.dispatch import wants_gradient
 from .dims import SAVED
 from .resets import BACKWARD, FORWARD, formula, op, with_reset
 
@@ -36,7 +37,10 @@ def with_cells(
         output, hy, cy, cells = _cells_formula(reset)(*given, *([] if reset is None else [reset]))
     else:
         states = list(hx or ())
-        found: Any = _Cells.apply(attributes, len(states), x, reset, batch_sizes, *states, *params)  # type: ignore[no-untyped-call]
+        differentiated = torch._C._are_functorch_transforms_active() or wants_gradient((x, *states, *params))
+        # torch.compile cannot trace a function with `setup_context` where no gradient is wanted.
+        call: Any = _Cells.apply if differentiated else _Cells.forward
+        found: Any = call(attributes, len(states), x, reset, batch_sizes, *states, *params)
         output, hy, cy, cells, *_ = found
     return output, (hy, cy), cells
 

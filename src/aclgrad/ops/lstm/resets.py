@@ -22,7 +22,7 @@ Pair = tuple[Operator, Operator]
 
 def operator(pair: Pair, reset: Tensor | None) -> Operator:
     """That of a pair which such a call needs."""
-    return pair[reset is not None]
+    return pair[0] if reset is None else pair[1]  # the compiler of torch 2.11 takes no bool for an index
 
 
 def op(pair: Pair, reset: Tensor | None) -> Any:

@@ -13,6 +13,7 @@ from .statistics import Piece
 EXACT = -4  # stands for no error at all; 2^-3 ulp and less are one bin
 LOW, HIGH = -3, 36  # exponents of the errors in ulp
 SMALLEST, LARGEST = -160, 160  # exponents of the true values; what lies outside is counted at the ends
+ZERO = SMALLEST - 1  # stands for a true value of zero
 SHOWN = 8  # worst elements that are kept
 
 
@@ -20,7 +21,7 @@ class Histogram:
     """Counts of errors by ⌊log2⌋ of the error in ulp and ⌊log2⌋ of the true value's size."""
 
     def __init__(self) -> None:
-        self.counts = torch.zeros(LARGEST - SMALLEST + 1, HIGH - EXACT + 1, dtype=torch.int64)
+        self.counts = torch.zeros(LARGEST - ZERO + 1, HIGH - EXACT + 1, dtype=torch.int64)
 
     def look(self, piece: Piece) -> None:
         """At the next piece."""
@@ -28,7 +29,7 @@ class Histogram:
             return
         errors = exponents(piece.elements.ulp)
         bins = torch.where(errors == -1023, EXACT, errors.clamp(LOW, HIGH)) - EXACT
-        sizes = piece.elements.magnitude.clamp(SMALLEST, LARGEST) - SMALLEST
+        sizes = piece.elements.magnitude.clamp(SMALLEST, LARGEST).masked_fill_(piece.elements.true == 0, ZERO) - ZERO
         rows, columns = self.counts.shape
         self.counts += torch.bincount(sizes * columns + bins, minlength=rows * columns).view(rows, columns)
 
@@ -43,9 +44,11 @@ class Histogram:
         return [(EXACT + k, total) for k, total in enumerate(totals[: last + 1])]
 
     def by_size(self) -> list[tuple[int, list[int]]]:
-        """(exponent of the true values, counts by error as in `by_error`), sizes without elements left out."""
+        """(exponent of the true values, `ZERO` of zeros, counts by error as in `by_error`), those without elements left
+        out.
+        """
         length = len(self.by_error())
-        return [(SMALLEST + k, row[:length]) for k, row in enumerate(self.counts.tolist()) if any(row)]
+        return [(ZERO + k, row[:length]) for k, row in enumerate(self.counts.tolist()) if any(row)]
 
 
 class Bad(NamedTuple):

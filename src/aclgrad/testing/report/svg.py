@@ -7,7 +7,7 @@ from html import escape
 from math import ceil, inf, log2, log10
 
 from ..precision.places import Places
-from ..precision.watchers import EXACT, LOW, Histogram
+from ..precision.watchers import EXACT, LOW, ZERO, Histogram
 
 WIDTH = 440  # of every picture, in its own units
 SHADES = 8
@@ -52,23 +52,25 @@ def by_size(counts: Histogram) -> str:
     if not rows:
         return ""
     errors = [exponent for exponent, _ in counts.by_error()]
-    first, last = rows[0][0], rows[-1][0]
+    sizes = [exponent for exponent, _ in rows if exponent != ZERO] or [0]
+    first, last = sizes[0], sizes[-1]
     group = max(1, -(-(last - first + 1) // 44))  # exponents of sizes in one column
-    columns = (last - first) // group + 1
+    apart = 2 if rows[0][0] == ZERO else 0  # columns: one of zeros, and a gap
+    columns = (last - first) // group + 1 + apart
     left, top, side = 40, 8, 150 / max(len(errors), 6)
     step = (WIDTH - left) / max(columns, 8)
     cells: dict[tuple[int, int], int] = {}
     for exponent, row in rows:
         for k, count in enumerate(row):
-            at = (exponent - first) // group, k
+            at = 0 if exponent == ZERO else (exponent - first) // group + apart, k
             cells[at] = cells.get(at, 0) + count
     most = log2(1 + max(cells.values()))
     bottom = top + side * max(len(errors), 6)
     parts = [f'<rect class="back" x="{left}" y="{top}" width="{WIDTH - left}" height="{bottom - top:.1f}"/>']
     for (column, k), count in cells.items():
         if count:
-            size = f"2^{first + column * group}"
-            told = f"{count:,} elements of size {size} and more, off by {_ulp_range(errors[k])}"
+            size = f"2^{first + (column - apart) * group} and more" if column >= apart else "0"
+            told = f"{count:,} elements of size {size}, off by {_ulp_range(errors[k])}"
             shade = 0.15 + 0.85 * log2(1 + count) / most
             parts.append(
                 f'<rect class="within" x="{left + column * step:.1f}" y="{bottom - (k + 1) * side:.1f}" '
@@ -82,9 +84,11 @@ def by_size(counts: Histogram) -> str:
     ]  # fmt: skip
     marks = max(1, columns // 7)
     parts += [
-        _label(left + (column + 0.5) * step, bottom + 14, _two(first + column * group))
-        for column in range(0, columns, marks)
+        _label(left + (column + 0.5) * step, bottom + 14, _two(first + (column - apart) * group))
+        for column in range(apart, columns, marks)
     ]
+    if apart:
+        parts.append(_label(left + 0.5 * step, bottom + 14, "0"))
     parts.append(_label((left + WIDTH) / 2, bottom + 30, "size of the true value; up: error in ulp"))
     return _drawing(bottom + 36, "errors in ulp against the size of the true value", parts)
 

@@ -48,7 +48,7 @@ def _show_call(console: Console, report: Report, call: CallReport, most: int) ->
     title = f"{call.check}: {call.name}" if call.check else f"{report.operator} {call.name}".strip()
     rows = [_row(report, output) for output in call.outputs]
     if rows:
-        headings = ("output", "dtype", "shape", "largest error", "in ulp of its value", "standards", "")
+        headings = ("output", "dtype", "shape", "max error", "max ulp", "standards", "")
         show_table(console, title, headings, rows, right=headings[3:6])
     where = f"{title}: " if call.name and not rows else ""  # else the table has said it
     for fault in call.faults:

@@ -111,7 +111,7 @@ def query_event_status(event: Any) -> tuple[int, int]:
 @runtime_call("aclrtEventElapsedTime", after(0.0))
 def event_elapsed_time(start: Any, end: Any) -> tuple[float, int]:
     """(milliseconds between two reached events, ret)."""
-    return EVENTS.get(end, "end").milliseconds_since(EVENTS.get(start, "start")), SUCCESS
+    return EVENTS.get(end, "endEvent").milliseconds_since(EVENTS.get(start, "startEvent")), SUCCESS
 
 
 @runtime_call("aclrtEventGetTimestamp", after(0))

@@ -19,9 +19,6 @@ PART_COLUMNS = 224
 BLOCK_TOKENS, BLOCK_PARTS = 1024, 2
 """Tokens of a block of p at most; parts of so many columns."""
 
-LANES = 32
-"""Of a row's columns that are reduced side by side."""
-
 TASKS = 4
 """For every thread, if the columns alone do not give as many."""
 

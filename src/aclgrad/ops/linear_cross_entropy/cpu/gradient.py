@@ -142,7 +142,7 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
         input_sums = input_grad if plan.direct else base + plan.input_sums
         first_feature, last_feature = share(feature_panels, 1, thread, threads)
 
-        if not plan.has_softmax:
+        if plan.recomputes:
             first, last = share((plan.tokens + height - 1) // height, 1, thread, threads)
             pack(
                 base + plan.x_a, address_of(input), plan.tokens, plan.x_row, features, plan.x_column,
@@ -158,7 +158,7 @@ def _gradient_kernel(dtype: torch.dtype) -> Any:
 
         for v in range(0, plan.vocabulary, plan.block_columns):
             columns, w = min(plan.block_columns, plan.vocabulary - v), address_of(weight + v * plan.w_row)
-            if not plan.has_softmax:
+            if plan.recomputes:
                 first, last = share((columns + width - 1) // width, 1, thread, threads)
                 pack(base + plan.w_t, w, columns, plan.w_row, features, plan.w_column, width, first, last, 0, features)
             if plan.wants_input_grad:

@@ -44,6 +44,7 @@ class GradientPlan(NamedTuple):
     mask_bits: int  # tokens in a byte of the mask, as a power of two
     wide_target: int  # see `targets.py`
     has_softmax: int
+    recomputes: int  # whether any token's logits are neither kept nor, as a softmax, given
     wide_softmax: int  # whether its elements have the type of the sums
     wants_input_grad: int
     wants_weight_grad: int
@@ -109,6 +110,7 @@ def plan_gradient(
         mask_bits=3 if mask is not None and mask.dtype == U8 else 0,
         wide_target=is_wide(call["masked_target"]),
         has_softmax=int(softmax is not None),
+        recomputes=int(softmax is None and kept < tokens),
         wide_softmax=int(softmax is not None and softmax.itemsize == gemm.operand.unit),
         wants_input_grad=int(input_grad is not None),
         wants_weight_grad=int(call["weight_grad"] is not None),
@@ -121,16 +123,17 @@ def plan_gradient(
         softcap=float(given.softcap),
         logit_scale=float(given.logit_scale),
         each=_whole(strip * part * (gemm.operand.unit + gemm.operand.itemsize)),
-        **_places(call, gemm, strip, block_tokens, block_columns),
+        **_places(call, gemm, strip, block_tokens, block_columns, kept),
         **_strides(call),
     )
 
 
-def _places(call: Call, gemm: Gemm, strip: int, block_tokens: int, block_columns: int) -> dict[str, int]:
+def _places(call: Call, gemm: Gemm, strip: int, block_tokens: int, block_columns: int, kept: int) -> dict[str, int]:
     """Where each region of the workspace begins; those that this call does not use are empty."""
     tokens, features, _ = call.dims
     unit, blocks = gemm.operand.unit, -(-tokens // block_tokens)
-    recomputed, dx, dw = call["softmax"] is None, call["input_grad"] is not None, call["weight_grad"] is not None
+    recomputed = call["softmax"] is None and kept < tokens
+    dx, dw = call["input_grad"] is not None, call["weight_grad"] is not None
     sizes = {
         "input_sums": (dx and not is_direct(call)) * tokens * features * unit,
         "weight_sums": dw * block_columns * features * unit,

@@ -18,22 +18,22 @@ import torch
 
 from aclgrad.core.spec import U8, Call
 from aclgrad.cpu import threads as cpu_threads
-from aclgrad.cpu.compiler import THREAD_GROUP, jit
+from aclgrad.cpu.compiler import THREAD_GROUP, inlined, jit
 from aclgrad.cpu.gemm import gemm_for
 from aclgrad.cpu.lanes import address_of, apart, pointer_at
 from aclgrad.cpu.procedures import named
+from aclgrad.cpu.reductions import LANES, largest
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
-from .choose import GRAIN, LANES, TASKS
+from .choose import GRAIN, TASKS
 from .options import RowOptions, bend
 from .statistics_merge import is_largest, merge, merge_products, merge_sum, shift_of
 from .statistics_plan import Kept, StatisticsPlan, kept_as, plan_statistics
 from .statistics_rows import (
     NOTHING,
     ZERO,
-    largest,
     largest_rounded,
     product,
     sum_of_exponentials,
@@ -75,7 +75,7 @@ def _own_row(plan: StatisticsPlan, target: int, token: int) -> int:
     return wanted - plan.start if plan.start <= wanted < plan.stop else -1
 
 
-@jit
+@inlined
 def _reduce(
     plan: StatisticsPlan, values: Any, top: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any,
     chosen: Any, target: int, kept: Any, like: Any, products: Any, weighed: Any, won: Any, classes: Any,
@@ -123,7 +123,8 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
                 bend(line, bias + v, n, plan.softcap, plan.logit_scale)
             for j in range(n, padded):
                 line[j] = NOTHING
-            top = largest_rounded(line, padded, like) if is_half and not plan.exact else largest(line, padded)
+            rounds = is_half and not plan.exact
+            top = largest_rounded(lanes, line, padded, like) if rounds else largest(line, padded)
             _reduce(
                 plan, line, top, row + i, v, n, lanes, tops, totals, chosen, target, kept, like,
                 products, weighed, won, classes,

@@ -6,7 +6,8 @@ from typing import Any
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
-from aclgrad.cpu.vecmath import exp, maximum
+from aclgrad.cpu.reductions import larger
+from aclgrad.cpu.vecmath import exp
 
 from .statistics_plan import StatisticsPlan
 from .statistics_rows import NOTHING, ZERO
@@ -24,7 +25,7 @@ def merge(plan: StatisticsPlan, token: int, tops: Any, totals: Any) -> Any:
     parts = (plan.vocabulary + plan.part - 1) // plan.part
     top = tops[token]
     for part in range(1, parts):
-        top = maximum(tops[part * plan.tokens + token], top)
+        top = larger(tops[part * plan.tokens + token], top)
     total = totals[token] * exp(tops[token] - top)
     for part in range(1, parts):
         total += totals[part * plan.tokens + token] * exp(tops[part * plan.tokens + token] - top)

@@ -8,8 +8,9 @@ import torch
 
 from aclgrad.core.spec import F16, Call
 from aclgrad.cpu.gemm import Gemm
+from aclgrad.cpu.reductions import LANES
 
-from .choose import LANES, part_columns
+from .choose import part_columns
 from .gradient_plan import places
 from .options import RowOptions
 from .targets import is_wide

@@ -8,36 +8,23 @@ import numpy as np
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast, rounded_as
-from aclgrad.cpu.vecmath import exp, maximum
-
-from .choose import LANES
+from aclgrad.cpu.reductions import LANES, larger, largest, total
+from aclgrad.cpu.vecmath import exp
 
 NOTHING, ZERO = np.float32(-np.inf), np.float32(0)
 
 
 @jit
-def largest(values: Any, count: int) -> Any:
-    """The largest of some values."""
-    top = values[0]
-    for column in range(count):  # a whole number of vectors
-        top = maximum(values[column], top)
-    return top
-
-
-@jit
-def largest_rounded(values: Any, count: int, like: Any) -> Any:
-    """The largest of some values, which are rounded to the dtype of `like` where they are."""
-    for column in range(count):
-        values[column] = rounded_as(values[column], like)
-    return largest(values, count)
-
-
-@jit
-def _total(lanes: Any) -> Any:
-    total = lanes[0]
-    for lane in range(1, LANES):
-        total += lanes[lane]
-    return total
+def largest_rounded(lanes: Any, values: Any, count: int, like: Any) -> Any:
+    """The largest of whole lanes of values, which are rounded to the dtype of `like` where they are."""
+    for lane in range(LANES):
+        values[lane] = rounded_as(values[lane], like)
+        lanes[lane] = values[lane]
+    for column in range(LANES, count, LANES):
+        for lane in range(LANES):
+            values[column + lane] = rounded_as(values[column + lane], like)
+            lanes[lane] = larger(values[column + lane], lanes[lane])
+    return largest(lanes, LANES)
 
 
 def _sum_of(term: Any) -> Any:
@@ -50,7 +37,7 @@ def _sum_of(term: Any) -> Any:
         for column in range(LANES, count, LANES):
             for lane in range(LANES):
                 lanes[lane] += term(values[column + lane] - shift)
-        return _total(lanes)
+        return total(lanes)
 
     return lane_sum
 
@@ -81,7 +68,7 @@ def weighed_sum(lanes: Any, values: Any, weights: Any, count: int, shift: Any) -
             lanes[lane] += weights[column + lane] * (values[column + lane] - shift)
     for column in range(whole, count):
         lanes[column - whole] += weights[column] * (values[column] - shift)
-    return _total(lanes)
+    return total(lanes)
 
 
 @jit

@@ -32,6 +32,11 @@ class TokenSplit(NamedTuple):
 
     def require(self, rank: int, input: Tensor) -> None:
         """Raise unless this is the rank's part of the input [*shape, H]."""
+        if self.dim >= len(self.shape):
+            raise InvalidArgument(
+                f"target has shape {list(self.shape)}, expected a dimension {self.dim} of tokens to split over ranks",
+                "target",
+            )
         expected = (*self.shape[: self.dim], self.count(rank), *self.shape[self.dim + 1 :])
         if tuple(input.shape[:-1]) != expected:
             raise InvalidArgument(

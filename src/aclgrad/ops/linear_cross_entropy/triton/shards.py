@@ -18,16 +18,13 @@ from aclgrad.gpu.products import TILE
 
 from ..empty import Nothing, NothingFound, Zeros
 from ..spec_shards import ELSEWHERE, SLOPES, found_by
-from . import choose
 from .choose import BLOCK_TOKENS
 from .columns import Columns, ColumnVectors
 from .gradient import Gradients
 from .maths import exponential, product_or_zero
 from .options import LogitOptions
-from .products import Factor
-from .statistics.compute import Statistics
+from .statistics.compute import ExactStatistics
 from .statistics.merge import merged
-from .statistics.tiles import TileStatistics
 from .tokens import TokenVectors, views
 
 ABSENT = tl.constexpr(ELSEWHERE)
@@ -89,18 +86,14 @@ class ShardStatistics:
         tokens, _, vocabulary = call.dims
         scratch, places = Scratch(), found_by(call)
         options = options_of(call, places.weighed is not None, places.mixed is not None)
-        self._names = tuple(call.spec.params)
         self._own = scratch.tensor((tokens,), I64)
         (row,), strides = vectors(call, "row")
         self._find = CallKernel(
             call, find_own, (triton.cdiv(tokens, BLOCK_TOKENS),), [row, Operand.at("own", self._own)],
             {"tokens": tokens, "vocabulary": vocabulary, **strides}, {"BLOCK": BLOCK_TOKENS},
         )  # fmt: skip
-        self._columns = Columns(call, options, scratch)
-        self._x = Factor(call["input"], tokens, scratch)
-        w = Factor(call["weight"], choose.STRIP_COLUMNS, scratch)
-        tiles = TileStatistics(tokens, vocabulary, scratch, options)
-        self._statistics = Statistics(tokens, self._x, w, call["weight"], None, tiles, scratch, exact=True)
+        self._statistics = ExactStatistics(call, options, scratch)
+        tiles = self._statistics.tiles
         of_tiles = ("maxima", "sums", "chosen", "classed", "mixed", "ahead")
         down, across = call["found"].strides
         self._merge = NamedKernel(
@@ -118,13 +111,10 @@ class ShardStatistics:
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         assert workspace is not None  # every token has a place there
-        given = dict(zip(self._names, (*args, *outs), strict=True))
         own = self._own.view(workspace)
         self._find(args, outs, workspace)
-        columns = self._columns(args, outs, workspace)
-        x = self._x(given["input"], workspace)
-        tiles = self._statistics(x, given["weight"], None, own, columns, workspace)
-        self._merge({**columns, **tiles, "own": own, "found": given["found"]})
+        given, known = self._statistics(args, outs, own, workspace)
+        self._merge({**known, "own": own, "found": given["found"]})
 
     def describe(self) -> str:
         """In words."""

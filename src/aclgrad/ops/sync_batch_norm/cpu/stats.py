@@ -120,20 +120,40 @@ def _variance(invstd: Any, eps: float) -> Any:
     return 1.0 / (wide * wide) - eps
 
 
-@jit
-def _move(room: Any, goals: Any, share: float, first: int, last: int) -> None:
-    """Move elements towards the goals by that share of the distance."""
-    for c in range(first, last):
-        room[c] = (1.0 - share) * room[c] + share * goals[c]
+@cache
+def moving_statistics() -> Any:
+    """The compiled `move(mean, var, layouts, row, means, squares, n, momentum, first, last)`.
+
+    Running statistics at two addresses, none if null, go towards those of n values by that share of the distance.
+    `layouts` holds code and stride of both, `squares` the sums of squared deviations; `row` is overwritten.
+    """
+    copy = vector_copy()
+
+    def move(
+        mean: int, var: int, layouts: Any, row: Any, means: Any, squares: Any, n: float, momentum: float, first: int,
+        last: int,
+    ) -> None:  # fmt: skip
+        if mean != 0:
+            near = address_of(row)
+            copy(mean, layouts[0], layouts[1], near, first, last, 0)
+            for c in range(first, last):
+                row[c] = (1.0 - momentum) * row[c] + momentum * means[c]
+            copy(mean, layouts[0], layouts[1], near, first, last, 1)
+            copy(var, layouts[2], layouts[3], near, first, last, 0)
+            for c in range(first, last):
+                row[c] = (1.0 - momentum) * row[c] + momentum * (squares[c] / (n - 1.0))
+            copy(var, layouts[2], layouts[3], near, first, last, 1)
+
+    return jit(named(move, "move_statistics"))
 
 
 @cache
 def _gather() -> Any:
-    copy = vector_copy()
+    copy, move = vector_copy(), moving_statistics()
 
     def gather(
         thread: int, threads: int, table: Any, mean: Any, invstd: Any, counts: int, running_mean: int,
-        running_var: int, mean_all: int, invstd_all: int, means: Any, squares: Any, room: Any, momentum: float,
+        running_var: int, mean_all: int, invstd_all: int, means: Any, squares: Any, moved: Any, momentum: float,
         eps: float,
     ) -> None:  # fmt: skip
         """The channels of a thread; running statistics are moved unless their addresses are null.
@@ -160,15 +180,8 @@ def _gather() -> Any:
             row, inverses = mean + w * table[4], invstd + w * table[5]
             for c in range(first, last):
                 squares[c] += (_variance(inverses[c], eps) + (cast(row[c], n) - means[c]) ** 2) * count
-        near = address_of(room)
-        if running_mean != 0 and processes > 0:
-            copy(running_mean, table[10], table[11], near, first, last, 0)
-            _move(room, means, momentum, first, last)
-            copy(running_mean, table[10], table[11], near, first, last, 1)
-            copy(running_var, table[12], table[13], near, first, last, 0)
-            for c in range(first, last):
-                room[c] = (1.0 - momentum) * room[c] + momentum * (squares[c] / (n - 1.0))
-            copy(running_var, table[12], table[13], near, first, last, 1)
+        if processes > 0:
+            move(running_mean, running_var, table + 10, moved, means, squares, n, momentum, first, last)
         for c in range(first, last):
             means[c] = means[c] if processes > 0 else 0.0
             squares[c] = 1.0 / math.sqrt(squares[c] / n + eps) if processes > 0 else math.nan

@@ -21,7 +21,7 @@ from aclgrad.cpu.vectors import vector_copy
 from .channel_sums import Pieces, channel_sums
 from .elementwise import Elementwise, _differentiate, _normalise, _vector
 from .reduce_backward import _add_up, _products
-from .stats import _moments, _move, _unite
+from .stats import _moments, _unite, moving_statistics
 
 SCRATCH = 3  # arrays of sums, in float64
 
@@ -29,7 +29,7 @@ SCRATCH = 3  # arrays of sums, in float64
 @cache
 def _forward(in_order: bool) -> Any:
     """The kernel that goes in order of the indices or not."""
-    moments, copy = channel_sums(_moments, in_order, in_order), vector_copy()
+    moments, copy, move = channel_sums(_moments, in_order, in_order), vector_copy(), moving_statistics()
 
     def kernel(
         thread: int, threads: int, group: Any, loops: Any, staging: Any,
@@ -48,15 +48,7 @@ def _forward(in_order: bool) -> Any:
         written = pointer_at(coefficients, centre)
         first, last = share(channels, 1, thread, threads)
         _unite(first, last, channels, elements, block, centres, sums, squares)
-        room = address_of(sums)
-        if running_mean != 0:
-            copy(running_mean, formats[4], formats[5], room, first, last, 0)
-            _move(sums, centres, momentum, first, last)
-            copy(running_mean, formats[4], formats[5], room, first, last, 1)
-            copy(running_var, formats[6], formats[7], room, first, last, 0)
-            for c in range(first, last):
-                sums[c] = (1.0 - momentum) * sums[c] + momentum * (squares[c] / (elements - 1.0))
-            copy(running_var, formats[6], formats[7], room, first, last, 1)
+        move(running_mean, running_var, formats + 4, sums, centres, squares, elements, momentum, first, last)
         for c in range(first, last):
             squares[c] = 1.0 / math.sqrt(squares[c] / elements + eps)
             weight = _vector(layouts, 0, weights, c, centre) if weights != 0 else cast(1.0, centre)

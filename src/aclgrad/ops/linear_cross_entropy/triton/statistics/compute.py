@@ -7,19 +7,21 @@ They are found tile by tile or chunk by chunk of the vocabulary, inside the prod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta
-from aclgrad.core.spec import F32, I64
+from aclgrad.core.spec import F32, I64, Call
 from aclgrad.gpu.operands import NamedKernel, Operand
 from aclgrad.gpu.products import TILE, multiply
 
 from ..choose import LINE, SPARE_STATISTICS_STRIP, STATISTICS_STRIP, STRIP_COLUMNS, Chunk, is_small, on_hopper
-from ..columns import ColumnVectors
+from ..columns import Columns, ColumnVectors
 from ..layout import aligned, row_major
+from ..options import LogitOptions
 from ..products import Factor
 from ..tokens import of_rows
 from .row_pass import ROUNDING, row_statistics
@@ -150,3 +152,26 @@ class Statistics:
         made = "in one Hopper kernel with their statistics" if self._fused else "by the library, then their statistics"
         strips = f", in strips of {self._rows:,} tokens" if self._strip is not None and not self._fused else ""
         return f"logits {made}{strips}"
+
+
+class ExactStatistics:
+    """Statistics of all logits of a call, which never leave float32 and are not kept."""
+
+    def __init__(self, call: Call, options: LogitOptions, scratch: Scratch) -> None:
+        tokens, _, vocabulary = call.dims
+        self._names = tuple(call.spec.params)
+        self._columns = Columns(call, options, scratch)
+        self._x = Factor(call["input"], tokens, scratch)
+        w = Factor(call["weight"], STRIP_COLUMNS, scratch)
+        self.tiles = TileStatistics(tokens, vocabulary, scratch, options)
+        self._statistics = Statistics(tokens, self._x, w, call["weight"], None, self.tiles, scratch, exact=True)
+        self.describe = self._statistics.describe
+
+    def __call__(
+        self, args: Sequence[Any], outs: Sequence[Any], own: torch.Tensor, workspace: torch.Tensor
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Compute; what the call was given by name, and what is known of columns and tiles."""
+        given = dict(zip(self._names, (*args, *outs), strict=True))
+        columns = self._columns(args, outs, workspace)
+        x = self._x(given["input"], workspace)
+        return given, {**columns, **self._statistics(x, given["weight"], None, own, columns, workspace)}

@@ -25,10 +25,8 @@ from .. import choose
 from ..columns import Columns
 from ..layout import holds_float32
 from ..options import LogitOptions
-from ..products import Factor
-from ..statistics.compute import Statistics
+from ..statistics.compute import ExactStatistics
 from ..statistics.merge import merging_for_training
-from ..statistics.tiles import TileStatistics
 from ..tokens import views
 from .kept_logits import InWeightGrad, InWorkspace
 
@@ -199,32 +197,25 @@ class TokenLosses:
     """Phase two of `token_losses`."""
 
     def __init__(self, call: Call) -> None:
-        tokens, _, vocabulary = call.dims
-        scratch, options = Scratch(), LogitOptions.of(call)
-        self._names = tuple(call.spec.params)
+        tokens, _, _ = call.dims
+        scratch = Scratch()
         self._own = scratch.tensor((tokens,), I64)
         self._share = sharing(call, self._own, None)
-        self._columns = Columns(call, options, scratch)
-        self._x = Factor(call["input"], tokens, scratch)
-        w = Factor(call["weight"], choose.STRIP_COLUMNS, scratch)
-        tiles = TileStatistics(tokens, vocabulary, scratch, options)
-        self._statistics = Statistics(tokens, self._x, w, call["weight"], None, tiles, scratch, exact=True)
+        self._statistics = ExactStatistics(call, LogitOptions.of(call), scratch)
         self._results = {"top": "logits_max", "total": "sum_exp_logits", "loss": "loss", **OUTPUTS}
-        self._merge = merging_for_training(call, tiles, tokens, _result_strides(call, self._results), weighs=False)
+        strides = _result_strides(call, self._results)
+        self._merge = merging_for_training(call, self._statistics.tiles, tokens, strides, weighs=False)
         self.workspace = scratch.size
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         assert workspace is not None  # every token has a place there
-        given = dict(zip(self._names, (*args, *outs), strict=True))
         own = self._own.view(workspace)
         self._share(args, outs, workspace)
-        columns = self._columns(args, outs, workspace)
-        x = self._x(given["input"], workspace)
-        tiles = self._statistics(x, given["weight"], None, own, columns, workspace)
+        given, known = self._statistics(args, outs, own, workspace)
         results = {name: given[output] for name, output in self._results.items()}
-        self._merge({**columns, **tiles, **results, "target": given["target"], "own": own})
+        self._merge({**known, **results, "target": given["target"], "own": own})
 
     def describe(self) -> str:
         """In words."""
