@@ -47,7 +47,7 @@ def _given(ctx: Any) -> dict[str, Any]:
 def loss_with_gradients(*arguments: Any) -> Tensor | None:
     """The loss of `loss_and_gradients`, past torch's dispatcher; None where that has to know of the call."""
     tensors = [value for value in arguments if isinstance(value, Tensor)]
-    if torch._C._are_functorch_transforms_active() or not is_plain(*tensors):
+    if not is_plain(*tensors) or torch._C._are_functorch_transforms_active():  # no compiler sees the second
         return None
     return Together.apply(arguments, *(arguments[k] for k in FOLLOWED))  # type: ignore[no-any-return, no-untyped-call]
 
