@@ -7,6 +7,7 @@ import pytest
 import torch
 from nn_helpers import assert_same_as_torch, several_steps, twin
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import aclgrad.nn
 from aclgrad.testing.cases import Data
@@ -149,3 +150,11 @@ def test_a_variance_far_below_eps_is_remembered(deviation, eps, dtype):
     x = (Data(torch.float64).normal(64, CHANNELS) * deviation).to(dtype).requires_grad_()
     module = norm(eps=eps, momentum=1.0).to(torch.promote_types(dtype, torch.float32))
     assert_same_as_torch(module, x, run=several_steps)
+
+
+def test_checkpointed():
+    """What is computed again in the backward pass is given out once."""
+    ours, x = aclgrad.nn.SyncBatchNorm(3), torch.randn(8, 3, requires_grad=True)
+    (expected,) = torch.autograd.grad(ours(x).square().sum(), x)
+    (found,) = torch.autograd.grad(checkpoint(ours, x, use_reentrant=False).square().sum(), x)
+    torch.testing.assert_close(found, expected)

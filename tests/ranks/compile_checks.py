@@ -72,6 +72,21 @@ def norm(rank, groups, backend):
     return seen
 
 
+def norm_of_any_batch(rank, groups):
+    """One graph for batches of different sizes."""
+    torch._dynamo.reset()
+    eager, other = (aclgrad.nn.SyncBatchNorm(4, momentum=None) for _ in range(2))
+    fast = torch.compile(other, fullgraph=True, backend="aot_eager", dynamic=True)
+    for size in (3, 5, 8):
+        x, found = torch.randn(size + rank, 4, 3), []
+        for module in (eager, fast):
+            leaf = x.clone().requires_grad_()
+            y = module(leaf)
+            found.append((y, *torch.autograd.grad(y.square().sum(), (leaf, *module.parameters()))))
+        torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(other.state_dict(), eager.state_dict())
+
+
 def tensors(rank, groups, backend):
     """A DTensor for the weight, by a parallel plan."""
     from torch.distributed.device_mesh import init_device_mesh

@@ -1,12 +1,15 @@
 """What ranks check of the head; every rank compares its own results with the whole vocabulary in float64."""
 
+import copy
 import hashlib
+import io
 import random
 
 import torch
 import torch.distributed as dist
 from head_problem import ROWS, Problem, assert_close, formula, ours, rounded, shown
 from simulated import cuts
+from torch.utils.checkpoint import checkpoint
 
 import aclgrad.nn
 from aclgrad.ops.linear_cross_entropy.shards.ranges import even_ranges
@@ -150,6 +153,38 @@ def parts_of_the_input_gradient(rank, groups):
     )
     dist.all_reduce(part)
     torch.testing.assert_close(part, want)
+
+
+def checkpointed(rank, groups):
+    """What is computed again in the backward pass gives the same gradients: the head, batch norm."""
+    torch.manual_seed(rank)
+    norm = aclgrad.nn.SyncBatchNorm(6, track_running_stats=False)
+    head = aclgrad.nn.VocabParallelLinearCrossEntropyLoss(6, 7)
+    torch.manual_seed(2)
+    leaf, target = torch.randn(9, 6, requires_grad=True), torch.randint(7, (9,))
+    for part in (norm, lambda x: head(x, target)):
+        expected = torch.autograd.grad(part(leaf).square().sum(), leaf)
+        for reentrant in (False, True):
+            found = checkpoint(part, leaf, use_reentrant=reentrant).square().sum()
+            leaf.grad = None
+            found.backward()
+            torch.testing.assert_close(leaf.grad, expected[0])
+
+
+def copied(rank, groups):
+    """A copy has a weight of its own and the same group; so does what was saved as a whole, of the default group."""
+    torch.manual_seed(2)
+    x, target = torch.randn(9, 6), torch.randint(7, (9,))
+    for group in (None, groups[4]):
+        head = aclgrad.nn.VocabParallelLinearCrossEntropyLoss(6, 7, group=group)
+        other = copy.deepcopy(head)
+        assert other.group is group and other.linear.weight is not head.linear.weight
+        assert torch.equal(other(x, target), head(x, target))
+    file = io.BytesIO()
+    head.group = None
+    torch.save(head, file)
+    loaded = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+    assert torch.equal(loaded(x, target), head(x, target))
 
 
 def modules(rank, groups):

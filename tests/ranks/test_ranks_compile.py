@@ -25,6 +25,10 @@ def test_one_graph_with_its_collectives(check, two_ranks):
     assert two_ranks(check, None) == [EXPECTED[check]] * 2
 
 
+def test_batches_of_any_size(two_ranks):
+    two_ranks(compile_checks.norm_of_any_batch)
+
+
 def test_a_plain_weight_in_a_graph(two_ranks):
     for message in two_ranks(compile_checks.plain_weight):
         assert "a graph cannot ask other ranks for their rows; use nn.VocabParallelLinear" in message

@@ -44,6 +44,11 @@ def test_parts_of_the_input_gradient(ranks):
     ranks(head_checks.parts_of_the_input_gradient)
 
 
+@pytest.mark.parametrize("check", [head_checks.checkpointed, head_checks.copied], ids=lambda check: check.__name__)
+def test_on_four_ranks(check, ranks):
+    ranks(check)
+
+
 def test_modules(ranks):
     found = ranks(head_checks.modules)
     weights = [row for weight, _ in found for row in weight]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -156,7 +157,7 @@ class VocabParallelLinearCrossEntropyLoss(LinearCrossEntropyLoss):
             ignore_index=ignore_index, label_smoothing=label_smoothing, softcap=softcap, logit_scale=logit_scale,
             z_loss=z_loss, return_stats=return_stats,
         )  # fmt: skip
-        self.group, self._ranks = group, process_group(group)
+        self.group = group
         self._ranges = module_ranges(num_classes, self._ranks, vocab)
         self.vocab = self._ranges[self._ranks.rank()]
         mesh = None if self._ranks is group or group is None else group
@@ -170,6 +171,18 @@ class VocabParallelLinearCrossEntropyLoss(LinearCrossEntropyLoss):
             local = torch.empty(stop - start, *parameter.shape[1:], dtype=parameter.dtype, device=device)
             self.linear.register_parameter(name, nn.Parameter(as_rows(local, mesh, num_classes)))
         self.reset_parameters()
+
+    @property
+    def _ranks(self) -> Any:
+        """The process group."""
+        return process_group(self.group)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> VocabParallelLinearCrossEntropyLoss:
+        """A copy over the same group, which cannot be copied."""
+        memo[id(self)] = made = type(self).__new__(type(self))
+        made.__setstate__(copy.deepcopy({**self.__dict__, "group": None}, memo))  # type: ignore[no-untyped-call]
+        made.group = self.group
+        return made
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

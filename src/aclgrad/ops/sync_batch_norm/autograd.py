@@ -100,17 +100,18 @@ class Normalised(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """In the order of the arguments; can be differentiated."""
         (grad,) = gradients
-        x, weight, mean, *_ = ctx.saved_tensors
+        saved = ctx.saved_tensors  # a checkpoint has them computed again, and gives each once
+        x, weight, mean, *_ = saved
         with torch.no_grad():
-            found = _gradients(ctx, grad)
+            found = _gradients(ctx, saved, grad)
         bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
         inputs = (x, weight, bias, *[None] * 3, ctx.eps)
         return tuple(again(formula, inputs, gradients, (*found, *[None] * 4)))
 
 
-def _gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+def _gradients(ctx: Any, saved: Any, grad: Tensor) -> list[Tensor | None]:
     """Two sums over the batch, then one pass."""
-    x, weight, mean, invstd, counts = ctx.saved_tensors
+    x, weight, mean, invstd, counts = saved
     wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
     sum_dy, sum_dy_xmu, grad_weight, grad_bias = torch.ops.aclgrad.batch_norm_reduce_backward(
         grad, x, mean, invstd, weight, wants_x, wants_weight, wants_bias

@@ -42,7 +42,7 @@ def packed(part: Tensor) -> Tensor:
     else:
         mean, invstd = (part.new_full((channels,), value, dtype=wide) for value in (0.0, 1.0))
     count = part.numel() // channels
-    high, low = (mean.new_full((1,), float(number)) for number in divmod(count, COUNT))
+    high, low = (mean.new_full((1,), number) for number in (count // COUNT, count % COUNT))
     return torch.cat([mean, invstd, high, low])
 
 
@@ -78,16 +78,17 @@ class _Synchronised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        saved = ctx.saved_tensors  # a checkpoint has them computed again, and gives each once
         with torch.no_grad():
-            found = _gradients(ctx, grads)
-        _, _, _, *leaves = ctx.saved_tensors
+            found = _gradients(ctx, saved, grads)
+        _, _, _, *leaves = saved
         sources = [*grads, *(leaf for leaf in leaves if leaf is not None)]
         return None, None, *final(ONCE, found, *sources)
 
 
-def _gradients(ctx: Any, grads: Sequence[Tensor]) -> list[Tensor | None]:
+def _gradients(ctx: Any, saved: Sequence[Any], grads: Sequence[Tensor]) -> list[Tensor | None]:
     """Of weight, bias, and every part."""
-    mean, invstd, counts, weight, *parts = ctx.saved_tensors
+    mean, invstd, counts, weight, *parts = saved
     _, _, wants_weight, wants_bias, *wants_parts = ctx.needs_input_grad
     wants = any(wants_parts)
     sums = [

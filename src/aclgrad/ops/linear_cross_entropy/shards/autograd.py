@@ -132,7 +132,8 @@ class _OverShards(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
         problem, count, shards = ctx.problem, ctx.count, len(ctx.problem.collective.ranks)
-        leaves, united = ctx.saved_tensors[: -len(ctx.united)], ctx.saved_tensors[-len(ctx.united) :]
+        saved = ctx.saved_tensors  # a checkpoint has them computed again, and gives each once
+        leaves, united = saved[: -len(ctx.united)], saved[-len(ctx.united) :]
         if all(g is None for g in upstream[:4]):
             return (None,) * (2 + len(leaves))
         of = United(**{**dict.fromkeys(United._fields), **dict(zip(ctx.united, united, strict=True))})
