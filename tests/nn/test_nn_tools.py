@@ -121,6 +121,7 @@ class Wrapped(nn.Module):
         return self.run(self.model)
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")  # torch 2.10 says so to whoever profiles
 def test_names_in_a_profile():
     """Also of calls that torch's dispatcher does not see, forward and backward."""
     module, x = aclgrad.nn.LSTM(3, 4), Data().normal(5, 2, 3)
