@@ -17,7 +17,7 @@ BACKEND = os.environ.get("ACLGRAD_TEST_BACKEND")
 """Of operators; "triton" without a GPU has its interpreter run them. None: that of the device."""
 
 ONE = os.environ.get("ACLGRAD_TEST_DRAW")
-SECONDS = float(os.environ.get("ACLGRAD_TEST_SECONDS", "20" if GPU else "3"))
+SECONDS = float(os.environ.get("ACLGRAD_TEST_SECONDS", "20" if GPU else "1"))
 """After which no further draw begins."""
 
 COUNT = os.environ.get("ACLGRAD_TEST_DRAWS")

@@ -59,11 +59,12 @@ EVERYTHING = {
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
-def test_compiled_whole(device, reduction):
+def test_compiled_whole(device, backend, reduction):
     """The bits of an eager call, in one graph."""
     problem = Problem({**EVERYTHING, "reduction": reduction}, torch.float32, device)
-    compiled = torch.compile(aclgrad.nn.linear_cross_entropy, fullgraph=True, dynamic=False)
+    compiled = torch.compile(aclgrad.nn.linear_cross_entropy, fullgraph=True, dynamic=False, backend=backend)
     eager = problem.results(ours)
     found = problem.results(lambda problem, leaves: ours(problem, leaves, compiled))
     for name, result in found.items():
