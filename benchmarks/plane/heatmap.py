@@ -69,7 +69,7 @@ def _panel(axes: Axes, results: Sequence[Result], wall: bool) -> None:
             color="white" if shade < 0.55 else INK, weight="bold" if ratio < 1 else "normal",
         )  # fmt: skip
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _size(value)))
         axis.set_minor_formatter(NullFormatter())
     axes.margins(0.08)
     axes.grid(color=GRID, zorder=0)
@@ -78,3 +78,10 @@ def _panel(axes: Axes, results: Sequence[Result], wall: bool) -> None:
     summary = Summary.of([ratio for _, ratio in ratios]) if ratios else ""
     axes.set_title(f"{family}, {dtype_name(results[0].point.dtype)}", loc="left", weight="bold", fontsize=11, pad=18)
     axes.text(0.0, 1.0, str(summary), transform=axes.transAxes, va="bottom", fontsize=8.5, color=FAINT)
+
+
+def _size(value: float) -> str:
+    """A size in a few characters: 2048, 33k, 2M."""
+    if value < 1e4:
+        return f"{value:g}"
+    return f"{value / 1e3:.0f}k" if value < 1e6 else f"{value / 1e6:.0f}M"

@@ -62,12 +62,19 @@ def _planes() -> dict[str, str]:
     """A page of the heat maps that `python -m benchmarks plane --save` drew; none without any."""
     there = "benchmarks/planes.md"
     maps = [
-        f"## {Path(picture).stem.replace('-', ' ')}\n\n[![A cell for each size: how many times faster]"
+        f"## {_plane(Path(picture).stem)}\n\n[![A cell for each size: how many times faster]"
         f"({relative(picture, there)})]({relative(picture, there)})"
         for picture in pictures()
         if picture.startswith("pictures/benchmarks/results/plane/")
     ]
     return {there: "\n\n".join([PLANES, *maps]) + "\n"} if maps else {}
+
+
+def _plane(name: str) -> str:
+    """What a plane's file, named by machine, family and seed, is about."""
+    machine, family, seed = name.rsplit("-", 2)
+    sizes = "a grid of sizes" if seed == "grid" else f"sizes drawn from seed {seed}"
+    return f"{family.replace('_', ' ')} on {machine.replace('-', ' ')}: {sizes}"
 
 
 def _titled(there: str, text: str) -> str:
