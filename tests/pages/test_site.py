@@ -117,7 +117,7 @@ def test_heat_maps_have_a_page_as_soon_as_they_are_measured(monkeypatch, found):
     place = "pictures/benchmarks/results/plane/nvidia-h200-lstm-grid.png"
     monkeypatch.setattr(pages, "pictures", lambda: {place: Path("x.png")})
     shown = pages._planes()["benchmarks/planes.md"]
-    assert f"](../{place})" in shown and "## nvidia h200 lstm grid" in shown
+    assert f"](../{place})" in shown and "## lstm on nvidia h200: a grid of sizes" in shown
     assert "benchmarks/planes.md" in str(pages.navigation({**found, "benchmarks/planes.md": shown}))
     monkeypatch.setattr(pages, "pictures", dict)
     assert not pages._planes()
