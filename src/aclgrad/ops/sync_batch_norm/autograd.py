@@ -1,7 +1,7 @@
 """Batch normalisation in training as one differentiable function of its input, weight and bias.
 
 The statistics are functions of the input too; their share of the gradient is in the sums that the backward pass takes
-over the batch, so they enter `Normalised` as constants. What is differentiated again, and in forward mode, is the
+over the batch, so they enter `Trained` as constants. What is differentiated again, and in forward mode, is the
 textbook formula of the batch.
 """
 
@@ -17,14 +17,6 @@ from ...core.autograd import Gradient, again
 from ...core.dispatch import is_plain
 from ...core.textbook import textbook
 from . import reference, spec, spec_training
-
-
-def normalised(*arguments: Any) -> Tensor:
-    """`Normalised` of these arguments, also in forward mode and where a transform of `torch.func` is active."""
-    if forward_ad._current_level >= 0:
-        return formula(*arguments)
-    node = _Transformed if torch._C._are_functorch_transforms_active() else Normalised
-    return node.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
@@ -87,43 +79,6 @@ def _keep_trained(ctx: Any, arguments: tuple[Any, ...]) -> None:
     ctx.save_for_backward(x, weight, mean, invstd)
 
 
-class Normalised(torch.autograd.Function):
-    """(x - mean) * invstd * weight + bias, differentiated with mean and invstd as functions of x."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: input, weight, bias, mean, invstd, counts [1], eps."""
-        _keep(ctx, arguments)
-        return _elements(*arguments)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """In the order of the arguments; can be differentiated."""
-        (grad,) = gradients
-        saved = ctx.saved_tensors  # a checkpoint has them computed again, and gives each once
-        x, weight, mean, *_ = saved
-        with torch.no_grad():
-            found = _gradients(ctx, saved, grad)
-        bias = torch.zeros_like(mean) if ctx.needs_input_grad[2] else None  # its values are of no interest
-        inputs = (x, weight, bias, *[None] * 3, ctx.eps)
-        return tuple(again(formula, inputs, gradients, (*found, *[None] * 4)))
-
-
-def _gradients(ctx: Any, saved: Any, grad: Tensor) -> list[Tensor | None]:
-    """Two sums over the batch, then one pass."""
-    x, weight, mean, invstd, counts = saved
-    wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
-    sum_dy, sum_dy_xmu, grad_weight, grad_bias = torch.ops.aclgrad.batch_norm_reduce_backward(
-        grad, x, mean, invstd, weight, wants_x, wants_weight, wants_bias
-    )
-    if x.numel() == 0:
-        grad_weight = torch.zeros_like(grad_weight)  # statistics of nothing are NaN
-    grad_x = None
-    if wants_x:
-        grad_x = torch.ops.aclgrad.batch_norm_elemt_backward(grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
-    return [grad_x, grad_weight if wants_weight else None, grad_bias if wants_bias else None]
-
-
 def formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
     """The same in torch's own operations, from the batch alone."""
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -131,30 +86,6 @@ def formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -
     weight, bias = (None if vector is None else vector.to(wide) for vector in (weight, bias))
     y, *_ = reference.batch_norm(x.to(wide), weight, bias, None, None, 0.0, eps)
     return y.to(x.dtype)
-
-
-class _Transformed(Normalised):
-    """The same in the form that `torch.func` asks for, which takes every call some microseconds more."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*arguments: Any) -> Tensor:
-        return _elements(*arguments)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        _keep(ctx, inputs)
-
-
-def _keep(ctx: Any, arguments: tuple[Any, ...]) -> None:
-    x, weight, _, mean, invstd, counts, ctx.eps = arguments
-    ctx.save_for_backward(x, weight, mean, invstd, counts)
-
-
-def _elements(*arguments: Any) -> Tensor:
-    x, weight, bias, mean, invstd, _, eps = arguments
-    return torch.ops.aclgrad.batch_norm_elemt(x, weight, bias, mean, invstd, eps)  # type: ignore[no-any-return]
 
 
 def evaluated(*arguments: Any) -> Tensor:

@@ -16,8 +16,7 @@ from ...core.collectives import process_group as resolved
 from ...core.dispatch import is_watched
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
-from .autograd import normalised
-from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, Vectors, by_running_statistics
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, Vectors, by_running_statistics, by_the_batch
 from .ranks import Statistics, gathered_statistics, normalised_over
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
@@ -69,14 +68,9 @@ class SyncBatchNorm(_BatchNorm):
         if not self.training and not (vectors.mean is None and vectors.var is None):
             return by_running_statistics(self, input, vectors)
         group = self._group() if self.training else None
-        if group is None and input.numel() == self.num_features:
-            raise InvalidArgument(
-                f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by",
-                "input",
-            )
         if group is None:
-            of = self._statistics(input, _alone)
-            return normalised(input, self.weight, self.bias, *of, self.eps)
+            self._require_buffers()
+            return by_the_batch(self, input, vectors)
         require_no_tangents((input, self.weight, self.bias))
         return self._over(group, input)
 
@@ -147,20 +141,18 @@ class SyncBatchNorm(_BatchNorm):
 
     def _running(self) -> list[Tensor]:
         """The buffers to update, mean and variance, if any."""
+        self._require_buffers()
         if not self.training or not self.track_running_stats:
             return []
+        self.num_batches_tracked.add_(1)  # type: ignore[union-attr]
+        return [buffer for buffer in (self.running_mean, self.running_var) if buffer is not None]
+
+    def _require_buffers(self) -> None:
+        """Raise if one is missing that this call would update."""
         mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
-        if batches is None or (mean is None) != (var is None):
+        if self.training and self.track_running_stats and (batches is None or (mean is None) != (var is None)):
             name = "num_batches_tracked" if batches is None else "running_mean" if mean is None else "running_var"
             raise InvalidArgument(f"{name} is None, expected a tensor since track_running_stats is True", name)
-        batches.add_(1)
-        return [buffer for buffer in (mean, var) if buffer is not None]
-
-
-def _alone(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a batch that is all in this process."""
-    mean, invstd = torch.ops.aclgrad.batch_norm_stats(input, 0.0)
-    return mean.unsqueeze(0), invstd.unsqueeze(0), mean.new_full((1,), input.numel() // input.shape[1])
 
 
 def _gathered(collective: Collective, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
