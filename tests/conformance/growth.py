@@ -116,7 +116,7 @@ def of_module(meter, name, mode, library=aclgrad.nn):
         if mode == "autocast":  # a copy of a parameter serves all calls
             seen = [tensor for tensor in seen if tensor.shape not in shapes]
         for result in results:  # the head computes its gradients with the loss
-            seen += [result, *(getattr(result.grad_fn, "gradients", None) or ())]
+            seen += tensors_in([result, *(getattr(result.grad_fn, "gradients", None) or ())])
         return {place: size for place, size in places(seen).items() if place not in owned}
 
     with torch.autocast(torch.get_default_device().type, torch.bfloat16, enabled=mode == "autocast"):
