@@ -53,6 +53,13 @@ def split_head(rank, groups, backend):
     return seen
 
 
+def differentiated(module, x):
+    """Its output, and the gradients of its input and parameters."""
+    leaf = x.clone().requires_grad_()
+    y = module(leaf)
+    return y, *torch.autograd.grad(y.square().sum(), (leaf, *module.parameters()))
+
+
 def norm(rank, groups, backend):
     """Training, evaluation, and a batch that is empty on one rank."""
     torch.manual_seed(1)
@@ -60,12 +67,9 @@ def norm(rank, groups, backend):
     for sizes in ((3, 4), (0, 5)):
         eager, other = aclgrad.nn.SyncBatchNorm(4), aclgrad.nn.SyncBatchNorm(4)
         fast, graphs = compiled(other, backend)
-        x, found = torch.randn(sizes[rank], 4, 3), []
-        for module in (eager, fast):
-            leaf = x.clone().requires_grad_()
-            y = module(leaf)
-            found.append((y, *torch.autograd.grad(y.square().sum(), (leaf, *module.parameters()))))
-        torch.testing.assert_close(found[1], found[0])
+        x = torch.randn(sizes[rank], 4, 3)
+        expected = differentiated(eager, x)
+        torch.testing.assert_close(differentiated(fast, x), expected)
         torch.testing.assert_close(other.state_dict(), eager.state_dict())
         seen.append(list(graphs))
     torch.testing.assert_close(fast.eval()(x), eager.eval()(x))
@@ -78,12 +82,9 @@ def norm_of_any_batch(rank, groups):
     eager, other = (aclgrad.nn.SyncBatchNorm(4, momentum=None) for _ in range(2))
     fast = torch.compile(other, fullgraph=True, backend="aot_eager", dynamic=True)
     for size in (3, 5, 8):
-        x, found = torch.randn(size + rank, 4, 3), []
-        for module in (eager, fast):
-            leaf = x.clone().requires_grad_()
-            y = module(leaf)
-            found.append((y, *torch.autograd.grad(y.square().sum(), (leaf, *module.parameters()))))
-        torch.testing.assert_close(found[1], found[0])
+        x = torch.randn(size + rank, 4, 3)
+        expected = differentiated(eager, x)
+        torch.testing.assert_close(differentiated(fast, x), expected)
     torch.testing.assert_close(other.state_dict(), eager.state_dict())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,13 +15,18 @@ from ...core.collectives import process_group as resolved
 from ...core.dispatch import is_watched
 from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
-from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, Vectors, by_running_statistics, by_the_batch
+from .norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Vectors,
+    by_running_statistics,
+    by_the_batch,
+    moved_statistics,
+)
 from .ranks import Statistics, gathered_statistics, normalised_over
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
-
-Gather = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-"""From a part of a batch the (means [W, C], invstds [W, C], counts [W]) of all parts."""
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -99,7 +103,7 @@ class SyncBatchNorm(_BatchNorm):
         collective = collective_of(group)
         if isinstance(collective, Group):
             self._agree(group, input)
-        of = self._statistics(input, lambda part: _gathered(collective, part))
+        of = self._statistics(collective, input)
         (result,) = normalised_over(collective, [input], self.weight, self.bias, of)
         return result
 
@@ -115,17 +119,16 @@ class SyncBatchNorm(_BatchNorm):
         else:
             agreement_of(group).once(words)
 
-    def _statistics(self, input: Tensor, gather: Gather) -> Statistics:
-        """Of the whole batch; updates the buffers.
+    def _statistics(self, collective: Collective, input: Tensor) -> Statistics:
+        """Of the batch of all ranks; updates the buffers.
 
         eps comes in last: the running variance is taken from invstd, and subtracting eps from 1 / invstd² would leave
         few digits of a variance that is small beside it.
         """
         with torch.no_grad():
-            mean, invstd, counts = gather(input)
-            running, empty = self._running(), input.numel() == 0
-            if empty and len(counts) == 1:
-                running = []  # nothing was seen that could be remembered
+            mean, invstd, counts = _gathered(collective, input)
+            self._require_buffers()
+            running, empty = moved_statistics(self, Vectors.of(self)), input.numel() == 0
             cumulative = self.momentum is None
             before = [buffer.clone() for buffer in running] if empty else []
             updated = [torch.zeros_like(buffer) for buffer in running] if cumulative else running
@@ -139,14 +142,6 @@ class SyncBatchNorm(_BatchNorm):
                 buffer.copy_(torch.where(counts.sum() > 0, buffer, old))
             return Statistics(mean, (invstd**-2 + self.eps).rsqrt(), counts)
 
-    def _running(self) -> list[Tensor]:
-        """The buffers to update, mean and variance, if any."""
-        self._require_buffers()
-        if not self.training or not self.track_running_stats:
-            return []
-        self.num_batches_tracked.add_(1)  # type: ignore[union-attr]
-        return [buffer for buffer in (self.running_mean, self.running_var) if buffer is not None]
-
     def _require_buffers(self) -> None:
         """Raise if one is missing that this call would update."""
         mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
@@ -156,7 +151,10 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _gathered(collective: Collective, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the parts of all ranks; a GPU is not asked whether they have more than one value together."""
+    """(means [W, C], invstds [W, C], counts [W]) of the parts of all ranks.
+
+    A GPU is not asked whether they have more than one value together.
+    """
     mean, invstd, counts = gathered_statistics(collective, [input])
     if input.is_cpu and not is_watched() and counts.sum() == 1:
         raise InvalidArgument(
