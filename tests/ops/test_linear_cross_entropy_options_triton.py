@@ -5,7 +5,7 @@ import torch
 
 from aclgrad.core.backends import widen
 from aclgrad.ops.linear_cross_entropy import cases_training as cases
-from aclgrad.ops.linear_cross_entropy import reference, training
+from aclgrad.ops.linear_cross_entropy import reference, spec_shards, training
 from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.ops.linear_cross_entropy.triton.statistics import compute
 from aclgrad.testing import poisoned_memory, verdicts
@@ -160,6 +160,37 @@ def test_the_first_of_equal_logits_is_correct(rows, dtype):
         assert together.tolist() == [True, False, False, True, False, True]
     *_, alone = run(training.losses, placed([*head, *options, True]), "triton")
     assert alone.tolist() == [True, False, False, True, False, True]
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")  # NumPy's to Triton's interpreter
+@pytest.mark.interpreted(rows=[1, 300])
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize("rows", [1, 2, 300, 9000])
+def test_the_first_of_the_largest_is_correct_where_logits_are_infinite(rows, dtype):
+    """As the formula says it: equal infinities are equal, and beside a NaN nothing is the largest."""
+    generator = torch.Generator().manual_seed(rows)
+    kinds = torch.tensor([-torch.inf, -1.0, 2.0, torch.inf, torch.nan])
+    odds = torch.tensor([[5.0, 0, 0, 0, 0], [4, 4, 4, 1, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 0], [50, 1, 0, 0, 1]])
+    drawn = torch.stack([kinds[torch.multinomial(row, rows, replacement=True, generator=generator)] for row in odds])
+    logits = drawn.repeat_interleave(8, 0)
+    first = logits.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf).argmax(1)
+    target = torch.where(torch.arange(40) % 8 < 4, first, torch.randint(0, rows, (40,), generator=generator))
+    for k in range(5):
+        target[8 * k] = -100
+    expected = (target == logits.argmax(1)) & ~logits.isnan().any(1)
+    options = (0.0, 0.0, 1.0, 0.0)
+    for k in range(5):  # infinite products would make zeros NaN, so every kind of token has its bias
+        mine, bias = slice(8 * k, 8 * k + 8), drawn[k]
+        head = [torch.zeros(8, 16, dtype=dtype), torch.zeros(rows, 16, dtype=dtype), target[mine], -100]
+        for wants in (True, False):
+            flags = [True, wants, wants, bias, None, *options, None, None, wants, True]
+            *_, together = launched(training.together, placed([*head, *flags]))
+            assert torch.equal(together.cpu(), expected[mine]), (k, wants)
+        *_, alone = launched(training.losses, placed([*head, bias, None, *options, True]))
+        assert torch.equal(alone.cpu(), expected[mine]), k
+        of_shard = [*head[:2], target[mine].clamp(min=-1), bias, None, 0.0, 1.0, False, True]
+        found = launched(spec_shards.shard_statistics, placed(of_shard))[0]
+        assert torch.equal(found[-1].cpu() > 0, expected[mine]), k
 
 
 @in_one_dtype

@@ -55,7 +55,8 @@ def merge_for_shard(
     token = tl.program_id(0).to(tl.int64)
     top, rest, tops, sums, powers = merged(maxima_ptr + token * count, sums_ptr + token * count, count, BLOCK)
     here = tl.load(own_ptr + token) >= 0
-    predicted = tl.load(chosen_ptr + token, here, other=0.0) - top
+    chosen = tl.load(chosen_ptr + token, here, other=0.0)
+    predicted = chosen - top
     at = found_ptr + token * found_column
     tl.store(at, top)
     tl.store(at + found_row, rest)
@@ -75,7 +76,7 @@ def merge_for_shard(
         tl.store(at, tl.where(here, mixed + product_or_zero(exponential(predicted, True), predicted), mixed))
         ahead = tl.load(ahead_ptr + token, here, other=-1)
         before = tl.max(((tile < ahead) & (tops >= top)).to(tl.int32), 0)
-        wins = here & (predicted == 0.0) & (ahead >= 0) & (before == 0)
+        wins = here & (chosen == top) & (ahead >= 0) & (before == 0)
         tl.store(at + found_row, wins.to(tl.float32))
 
 

@@ -48,7 +48,8 @@ def probabilities_from_kept(
         shift -= highest
         logits = x + highest[:, None]
     if correct_ptr is not None:
-        ahead = (x == shift[:, None]) & (column < tl.load(own_ptr + token) - first) & inside
+        undefined = (shift != shift)[:, None] & (x != x)  # an infinite one less itself
+        ahead = ((x == shift[:, None]) | undefined) & (column < tl.load(own_ptr + token) - first) & inside
         late = tl.max(tl.max(ahead.to(tl.int32), 1), 0) > 0
         tl.store(correct_ptr + token * correct_stride, False, late)
     e = exponential(x - shift[:, None], EXACT)

@@ -96,11 +96,12 @@ def _total(values):
 
 
 @hopper.jit()
-def _before(left, target, START: gl.constexpr):
-    """The largest of a piece's logits in the columns before their token's target."""
-    target = gl.convert_layout(target, gl.SliceLayout(1, left.type.layout), assert_trivial=True)
-    left = gl.where(_columns(left, START) < gl.expand_dims(target, 1), left, MINUS_INF)
-    return gl.convert_layout(gl.max(left, 1), BY_TOKEN, assert_trivial=True)
+def _ahead(values, top, target, START: gl.constexpr):
+    """How many of a piece's logits in the columns before their token's target are as large as the largest."""
+    target = gl.convert_layout(target, gl.SliceLayout(1, values.type.layout), assert_trivial=True)
+    top = gl.convert_layout(top, gl.SliceLayout(1, values.type.layout), assert_trivial=True)
+    ahead = (_columns(values, START) < gl.expand_dims(target, 1)) & (values == gl.expand_dims(top, 1))
+    return _total(ahead.to(gl.float32))
 
 
 @hopper.jit()
@@ -120,15 +121,15 @@ def _exact_statistics(
 ):  # fmt: skip
     """Statistics of the rows of a tile, whose first column is `first` of the vocabulary; what is stored on the way.
 
-    (largest, Σ exp(x) but of the own target, Σ class weight · x, Σ exp(x) · x but of the own target, largest x before
-    the own target if it is to be `SEARCHED`), where x = logit − largest.
+    (largest, Σ exp(x) but of the own target, Σ class weight · x, Σ exp(x) · x but of the own target, how many before the
+    own target are as large as the largest if it is to be `SEARCHED`), where x = logit − largest.
     """
     top = gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
     for piece in gl.static_range(EPILOGUE_PIECES):
         top = _larger(top, _largest(logits[piece], width, piece * EPILOGUE_COLUMNS, RAGGED))
     shift = gl.where(top == MINUS_INF, 0.0, top)
     total = gl.zeros([CONSUMER_ROWS], gl.float32, BY_TOKEN)
-    classed, mixed, before = total, total, gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
+    classed, mixed, ahead = total, total, total
     for piece in gl.static_range(EPILOGUE_PIECES):
         values = _values(logits[piece], width, piece * EPILOGUE_COLUMNS, RAGGED)
         by = gl.convert_layout(shift, gl.SliceLayout(1, values.type.layout), assert_trivial=True)
@@ -144,8 +145,8 @@ def _exact_statistics(
         if MIXED:
             mixed += _total(e * gl.maximum(others, NO_EXPONENTIAL))
         if SEARCHED:
-            before = gl.maximum(before, _before(left, target, piece * EPILOGUE_COLUMNS))
-    return top, total, classed, mixed, before
+            ahead += _ahead(values, top, target, piece * EPILOGUE_COLUMNS)
+    return top, total, classed, mixed, ahead
 
 
 @hopper.jit()
@@ -188,12 +189,12 @@ def _consume(
             MIXED: gl.constexpr = mixed_ptr is not None
             SEARCHED: gl.constexpr = ahead_ptr is not None
             if width < COLUMNS:
-                top, total, classed, mixed, before = _exact_statistics(
+                top, total, classed, mixed, ahead = _exact_statistics(
                     CONSUMER, out_desc, buffers, logits, target, classes_ptr, column0, width, row0, column * COLUMNS,
                     STORE, CLASSED, MIXED, SEARCHED, True,
                 )  # fmt: skip
             else:
-                top, total, classed, mixed, before = _exact_statistics(
+                top, total, classed, mixed, ahead = _exact_statistics(
                     CONSUMER, out_desc, buffers, logits, target, classes_ptr, column0, width, row0, column * COLUMNS,
                     STORE, CLASSED, MIXED, SEARCHED, False,
                 )  # fmt: skip
@@ -209,7 +210,7 @@ def _consume(
         if mixed_ptr is not None:
             gl.store(mixed_ptr + at, mixed, inside)
         if ahead_ptr is not None:
-            gl.store(ahead_ptr + token, gl.where(before == 0.0, -1, first // COLUMNS + column), here)
+            gl.store(ahead_ptr + token, gl.where(ahead > 0.0, -1, first // COLUMNS + column), here)
     if STORE:
         tma.store_wait(0)
 

@@ -73,7 +73,8 @@ def merge_for_training(
     row = tl.load(own_ptr + token)
     here = row >= 0
     counts = tl.load(target_ptr + token * target_stride).to(tl.int64) != ignored
-    predicted = tl.where(here, tl.load(chosen_ptr + token, here, other=0.0) - top, 0.0)
+    chosen = tl.load(chosen_ptr + token, here, other=0.0)
+    predicted = tl.where(here, chosen - top, 0.0)
     mine = exponential(predicted, True)
     total = tl.where(here, rest + mine, rest)
     log_total = log_sum(rest, total, here)
@@ -108,7 +109,7 @@ def merge_for_training(
         tl.store(entropy_ptr + token * entropy_stride, log_total - (mixed + product_or_zero(mine, predicted)) / total)
         tl.store(logprob_ptr + token * logprob_stride, -nll)
         tl.store(lse_ptr + token * lse_stride, top + log_total)
-        correct = counts & here & (predicted == 0.0)
+        correct = counts & here & (chosen == top)
         if ahead_ptr is not None:
             ahead = tl.load(ahead_ptr + token, here, other=-1)
             before = tl.max(((tile < ahead) & (tops >= top)).to(tl.int32), 0)
