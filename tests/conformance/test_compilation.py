@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 
 from gpu_calls import calls
 
-PROGRAM = Path(__file__).with_name("compiled.py")
+PROGRAM, TAPED = (Path(__file__).with_name(f"{name}.py") for name in ("compiled", "taped"))
 SPECIAL = (
     "lstm_backward partial_sums torch.float16",
     "lstm_backward by_warpgroups torch.float32",
@@ -45,9 +45,28 @@ FIRST_OF_EACH = {call.operator.spec.name: call.label for call in reversed(KNOWN)
 QUICK = ("hardsigmoid", "lstm_cell_backward", "batch_norm_stats", "linear_online_max_sum", "lstm", "lstm_backward")
 
 
-def test_a_call_of_each_family_compiles_for_hopper(python):
-    found = compiled(python, 90, [FIRST_OF_EACH[name] for name in QUICK])
+def test_a_call_of_each_family_compiles_for_hopper_and_goes_on_tape(python):
+    found = taped(python, [FIRST_OF_EACH[name] for name in QUICK])
     assert {"_line", "cell_gradient", "moments", "logits_product", *GLUON} <= found
+
+
+@pytest.mark.slow
+def test_every_launch_goes_on_tape(python):
+    taped(python, [*FIRST_OF_EACH.values(), *SPECIAL])
+
+
+def taped(python, labels):
+    """Each call's launch is written down, unless it is one call; the names of what is compiled."""
+    outcomes, names = {}, set()
+    for line in run(python, TAPED, *labels).splitlines():
+        label, found, outcome = line.rpartition(": ")
+        if found:
+            outcomes[label] = outcome
+        else:
+            names.add(line)
+    assert outcomes.keys() == set(labels)
+    assert set(outcomes.values()) == {"written down", "a single call"}
+    return names
 
 
 @pytest.mark.slow
@@ -60,7 +79,12 @@ def test_kernels_compile_for(python, capability):
 
 def compiled(python, capability, labels):
     """The names of what is compiled for these calls."""
+    return set(run(python, PROGRAM, capability, *labels).split())
+
+
+def run(python, program, *arguments):
+    """What a program prints to which Triton is a compiler."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = python(PROGRAM, capability, *labels, env=environment)
+    done = python(program, *arguments, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
-    return set(done.stdout.split())
+    return done.stdout

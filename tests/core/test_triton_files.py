@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 from aclgrad.core.errors import Prevented
-from aclgrad.gpu import launch
+from aclgrad.gpu import compilation
 from aclgrad.gpu.files import located
 
 
@@ -20,10 +20,10 @@ def compile_failing_with(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    launch.compiled(SimpleNamespace(warmup=fail), (), (1, 1, 1), torch.device("cuda", 0))
+    compilation.compiled(SimpleNamespace(warmup=fail), (), (1, 1, 1), torch.device("cuda", 0))
 
 
-@pytest.mark.parametrize("number", sorted(launch.UNWRITABLE), ids=errno.errorcode.get)
+@pytest.mark.parametrize("number", sorted(compilation.UNWRITABLE), ids=errno.errorcode.get)
 def test_a_folder_that_cannot_be_written_is_named_with_its_remedy(number, monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     with pytest.raises(Prevented) as caught:
@@ -44,7 +44,7 @@ def test_other_errors_stay_what_they_are(error, monkeypatch):
 def test_the_folder_for_everything_holds_kernels_too(monkeypatch, tmp_path):
     monkeypatch.setenv("ACLGRAD_CACHE", str(tmp_path))
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
-    triton = launch.triton
+    triton = compilation.triton
     before = triton.knobs.cache.dir
     with located():
         assert triton.knobs.cache.dir == str(tmp_path / "triton")

@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 from aclgrad.cpu.calls import ARGUMENTS
 from aclgrad.cpu.openmp import address
-from aclgrad.gpu import steps
+from aclgrad.gpu import driver, products, steps
 from aclgrad.gpu.launch import Loaded
 from aclgrad.gpu.products import LibraryProduct
 
@@ -73,28 +73,36 @@ class FakeKernel:
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def launched(monkeypatch):
     """The C functions, and what was launched: the first element of the kernel's output and the step."""
-    launched = []
+    found = []
 
     def launch(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, _extra, *_):
         assert (function, gx, gy, gz, bx, by, bz, shared, stream) == (77, 5, 6, 7, 128, 1, 1, 48, 99)
         slots = (ctypes.c_int64 * 5).from_address(parameters)  # addresses of: out, step, a size, two scratch pointers
         out, step, size = (ctypes.c_int64.from_address(slots[k]).value for k in range(3))
         assert size == 2**40
-        launched.append((ctypes.c_float.from_address(out).value, step))
+        found.append((ctypes.c_float.from_address(out).value, step))
         return 0
 
-    alive = [FUNCTION(function) for function in (launch, multiply, multiply_batch)]
-    monkeypatch.setattr(steps, "library", lambda: steps.Library(*map(address, alive)))
-    monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: 1, raising=False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=99))
-    return launched
+    pretend(monkeypatch, launch=launch, multiply=multiply, multiply_batch=multiply_batch)
+    return found
+
+
+def pretend(monkeypatch, **functions):
+    """Python functions are the driver's and the library's; those that are not given fail."""
+    made = {name: FUNCTION(functions.get(name, lambda *_: 1)) for name in driver.Library._fields}
+    library = driver.Library(**{name: address(function) for name, function in made.items()})
+    for module in (driver, products, steps):
+        monkeypatch.setattr(module, "library", lambda alive=made: library)
+    monkeypatch.setattr(driver, "current_stream", lambda _: 99)
+    monkeypatch.setattr(driver, "current_handle", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_products_come_before_every_step_but_the_first(driver, transposed, dimensions):
+def test_products_come_before_every_step_but_the_first(launched, transposed, dimensions):
     torch.manual_seed(0)
     count = (3,) if dimensions == 3 else ()
     x = torch.randn(4, *count, 2, 5)  # by step
@@ -103,22 +111,22 @@ def test_products_come_before_every_step_but_the_first(driver, transposed, dimen
     product = LibraryProduct(out, x[3], w, advance=-x.stride(0))  # from the last one to the first
     steps.run_steps(FakeKernel(None), [out, None], 5, [[product]])
     expected = [0.0, *(float((x[k] @ w).flatten()[0]) for k in (3, 2, 1, 0))]
-    assert [step for _, step in driver] == [0, 1, 2, 3, 4]
-    assert [value for value, _ in driver] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert [step for _, step in launched] == [0, 1, 2, 3, 4]
+    assert [value for value, _ in launched] == pytest.approx(expected, rel=1e-5, abs=1e-6)
     torch.testing.assert_close(out, x[0] @ w)
 
 
-def test_phases_take_turns_and_products_are_added(driver):
+def test_phases_take_turns_and_products_are_added(launched):
     x, y, w = torch.randn(2, 5), torch.randn(2, 5), torch.randn(5, 7)
     out = torch.zeros(2, 7)
     even = [LibraryProduct(out, x, w), LibraryProduct(out, x, w, adds=True)]
     odd = [LibraryProduct(out, y, w), LibraryProduct(out, x, w, adds=True)]
     steps.run_steps(FakeKernel(None), [out, None], 4, [even, odd])
     of_odd, of_even = (float((a @ w)[0, 0]) for a in (x + y, 2 * x))
-    assert [value for value, _ in driver] == pytest.approx([0.0, of_odd, of_even, of_odd], rel=1e-5, abs=1e-6)
+    assert [value for value, _ in launched] == pytest.approx([0.0, of_odd, of_even, of_odd], rel=1e-5, abs=1e-6)
 
 
-def test_python_makes_the_same_steps_where_there_is_no_library(driver, monkeypatch):
+def test_python_makes_the_same_steps_where_there_is_no_library(launched, monkeypatch):
     x, w = torch.randn(3, 2, 5), torch.randn(5, 7)
     found = []
     for there in (True, False):
@@ -127,25 +135,36 @@ def test_python_makes_the_same_steps_where_there_is_no_library(driver, monkeypat
             monkeypatch.setattr(steps, "library", lambda: None)
         kernel = FakeKernel(lambda pointer, step, seen=seen: seen.append((float(pointer[0, 0]), step)))
         steps.run_steps(kernel, [out, None], 4, [[LibraryProduct(out, x[0], w, advance=x.stride(0))]])
-        found.append(seen or list(driver))
+        found.append(seen or list(launched))
     assert [step for _, step in found[0]] == [step for _, step in found[1]]
     assert [value for value, _ in found[0]] == pytest.approx([value for value, _ in found[1]], rel=1e-5)
 
 
-def test_a_failure_is_raised(driver, monkeypatch):
-    failing = FUNCTION(lambda *_: 719)
-    monkeypatch.setattr(steps, "library", lambda: steps.Library(address(failing), 0, 0))
+def test_a_failure_is_raised(launched, monkeypatch):
+    pretend(monkeypatch, launch=lambda *_: 719)
     with pytest.raises(RuntimeError, match="status 719"):
         steps.run_steps(FakeKernel(None), [torch.zeros(1), None], 3)
 
 
 def test_python_launches_where_numba_is_switched_off(monkeypatch):
-    loaded = SimpleNamespace(
-        **dict.fromkeys(("cuLaunchKernel", "cublasGemmEx", "cublasGemmStridedBatchedEx"), FUNCTION(len))
-    )
-    monkeypatch.setattr(steps, "INTERPRETING", False)
+    loaded = SimpleNamespace(**dict.fromkeys((*driver.DRIVER.values(), *driver.CUBLAS.values()), FUNCTION(len)))
+    monkeypatch.setattr(driver, "INTERPRETING", False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: loaded)
-    assert steps.library.__wrapped__() is not None
+    assert driver.library.__wrapped__() is not None
     monkeypatch.setattr("numba.config.DISABLE_JIT", True)
-    assert steps.library.__wrapped__() is None
+    assert driver.library.__wrapped__() is None
+
+
+def test_either_name_of_torchs_switch_allows_tf32():
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    try:
+        for allowed, precision in ((True, "tf32"), (False, "ieee")):
+            matmul.fp32_precision = precision
+            assert products.allows_tf32() == allowed
+            torch.set_float32_matmul_precision("high" if allowed else "highest")
+            assert products.allows_tf32() == allowed
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        matmul.fp32_precision = before

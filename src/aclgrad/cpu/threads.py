@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from threading import Thread
 from typing import Any
 
@@ -70,6 +71,10 @@ class Kernel:
         else:
             head = HEADER.pack(-1, 0, library.thread, library.threads, ctypes.addressof(counters), _yielding())
             library.parallel(self._address, head + self._pack(*args), threads, 0)
+
+    def alone(self, *args: float) -> Callable[[], None]:
+        """The call on this thread alone with these arguments, to be made any number of times."""
+        return partial(self._alone, ALONE + self._pack(*args))
 
     def _python_threads(self, threads: int, counters: int, args: bytes) -> None:
         blocks = [HEADER.pack(index, threads, 0, 0, counters, _yielding()) + args for index in range(threads)]

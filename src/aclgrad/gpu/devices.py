@@ -11,26 +11,30 @@ import triton
 
 from ..core.backends import Launch
 from ..core.devices import description
+from .driver import library
 from .launch import INTERPRETING, KNOWN
+from .tape import Taped
 
 
 class OnDevice:
-    """A launch that makes its device the current one, whichever was."""
+    """A launch that makes its device the current one, whichever was; on tape where calls can be written down."""
 
-    __slots__ = ("_index", "_launch", "workspace")
+    __slots__ = ("_compute", "_index", "_launch", "workspace")
 
     def __init__(self, launch: Launch, device: torch.device) -> None:
         self._launch = launch
         self._index = -1 if device.index is None else device.index
+        on_tape = device.type == "cuda" and description(device) is None and library() is not None
+        self._compute = Taped(launch, self._index) if on_tape else launch
         self.workspace = launch.workspace
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
         if INTERPRETING or torch.cuda.current_device() == self._index:
-            self._launch(args, outs, workspace)
+            self._compute(args, outs, workspace)
         else:
             with torch.cuda.device(self._index):
-                self._launch(args, outs, workspace)
+                self._compute(args, outs, workspace)
 
     def describe(self) -> str:
         """See `Launch`."""

@@ -11,7 +11,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import MockTensor
 
-from .launch import Grid, Number, Pointer, Specialised, StandIn, addresses_of
+from .compilation import Grid
+from .launch import Number, Pointer, Specialised, StandIn, addresses_of, recording
 
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
@@ -69,15 +70,21 @@ class BulkKernel(Specialised):
     def __call__(self, matrices: Sequence[torch.Tensor], *pointers: Pointer) -> None:
         """Launch on the current stream."""
         run = self._run
-        if not self._any_alignment:
+        described = [block(matrix) for block, matrix in zip(self._blocks, matrices, strict=True)]
+        recorder = recording.recorder
+        if recorder is not None or not self._any_alignment:
             addresses, aligned = addresses_of(pointers)
+            if recorder is not None:
+                code_for = [0] * len(addresses) if self._any_alignment else addresses
+                recorder.launch(self._loaded_for(code_for, [*described, *addresses]))
+                return
             if not aligned:
                 run = self._for_addresses(addresses)
-        described = [block(matrix) for block, matrix in zip(self._blocks, matrices, strict=True)]
         assert run is not None  # no grid of these is empty
         run(*described, *pointers, *self._numbers, *self._constants.values())
 
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None]:
         kernel = self._compiled(*(block.stand_in for block in self._blocks), *pointers)
+        self._loaded[tuple(pointers)] = kernel
         run: Callable[..., None] = kernel[self._grid]
         return run

@@ -26,9 +26,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from . import hopper
+from .compilation import Grid
 from .devices import multiprocessors
 from .dialect import barrier, bulk_load, bulk_store
-from .launch import Grid
 from .products import TILE
 
 CONSUMER_ROWS = gl.constexpr(64)  # of a tile, for each consumer

@@ -7,11 +7,10 @@ addresses are aligned. The functions keep to one order of parameters: pointers, 
 
 from __future__ import annotations
 
-import errno
 import math
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -20,11 +19,8 @@ import numpy as np
 import torch
 import triton
 
-from ..core.devices import description
-from ..core.errors import Prevented, Unsupported
-from ..core.first_calls import compiling
 from ..core.words import counted
-from .files import located
+from .compilation import Grid, NotCompiled, compiled
 
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
@@ -36,10 +32,18 @@ VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 KNOWN = (3, 6) <= VERSION <= (3, 9)
 """Whether the installed Triton is one whose Gluon our kernels speak, and whose innermost launcher `_launcher` calls."""
 
-Grid = tuple[int, int, int]
 Number: TypeAlias = "float | tuple[Number, ...] | None"
 Pointer: TypeAlias = "torch.Tensor | int | None"
 Dtype: TypeAlias = "torch.dtype | int | None"
+
+
+class _Recording(threading.local):
+    """Who writes launches down on this thread instead of making them (`tape`)."""
+
+    recorder: Any = None
+
+
+recording = _Recording()
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -90,6 +94,15 @@ class Specialised(ABC):
         self._loaded: dict[tuple[StandIn, ...], Any] = {}
         self._run = None if self._empty else self._specialised(self._dtypes)
 
+    def _loaded_for(self, addresses: Sequence[int], arguments: Sequence[Any]) -> Loaded | None:
+        """The code for pointers to these addresses, and the function's first arguments before its numbers."""
+        if self._run is None:
+            return None
+        lying = stand_ins(self._dtypes, addresses)
+        if lying not in self._loaded:
+            self._for_addresses(addresses)
+        return Loaded(self._loaded[lying], self._grid, (*arguments, *self._numbers, *self._constants.values()))
+
     @abstractmethod
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
         """The launcher for pointers that are aligned, given by their dtypes, or `Misaligned`; None if interpreted."""
@@ -134,6 +147,9 @@ class Kernel(Specialised):
                 self._function[self._grid](*self._arguments(pointers), *self._numbers, **self._constants)
             return
         addresses, aligned = addresses_of(pointers)
+        if recording.recorder is not None:
+            recording.recorder.launch(self.loaded(addresses))
+            return
         if not aligned:
             run = self._for_addresses(addresses)
         run(*addresses)
@@ -150,18 +166,17 @@ class Kernel(Specialised):
 
     def loaded(self, addresses: Sequence[int]) -> Loaded | None:
         """What the driver is given to launch it with pointers to these addresses; None if it is not compiled."""
-        if self._run is None:
-            return None
-        lying = stand_ins(self._dtypes, addresses)
-        if lying not in self._loaded:
-            self._for_addresses(addresses)
-        return Loaded(self._loaded[lying], self._grid, (*addresses, *self._numbers, *self._constants.values()))
+        return self._loaded_for(addresses, self._arguments(addresses))
 
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
         if INTERPRETING:
             return None
-        kernel = self._loaded[tuple(pointers)] = self._compiled(*self._arguments(pointers))
+        kernel = self._loaded[tuple(pointers)] = self._compiled(*self._arguments(self._known(pointers)))
         return _launcher(kernel, self._grid, self._device, (*self._numbers, *self._constants.values()))
+
+    def _known(self, pointers: Sequence[StandIn]) -> Sequence[StandIn]:
+        """The stand-ins as the compiler takes them."""
+        return pointers
 
     def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
         """The function's first arguments."""
@@ -174,55 +189,14 @@ class TupleKernel(Kernel):
     __slots__ = ()
 
     def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
-        run = super()._specialised([Aligned(each) if isinstance(each, torch.dtype) else each for each in pointers])
+        run = super()._specialised(pointers)
         return None if run is None else lambda *addresses: run(addresses)
+
+    def _known(self, pointers: Sequence[StandIn]) -> Sequence[StandIn]:
+        return [Aligned(each) if isinstance(each, torch.dtype) else each for each in pointers]
 
     def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
         return (tuple(pointers),)
-
-
-def compiled(function: Any, arguments: Sequence[Any], grid: Grid, device: torch.device, **settings: Any) -> Any:
-    """A Triton function compiled for a device and loaded there; dtypes or stand-ins are given for tensors.
-
-    A product and a sum may become one instruction unless `enable_fp_fusion` is False. It is said, because Triton 3.9
-    warns that it will not always be so.
-    """
-    if description(device) is not None:
-        return NotCompiled()
-    name = getattr(function, "__name__", "a kernel")
-    with torch.cuda.device(device), located(), _explained(), compiling(name):
-        kernel = function.warmup(*arguments, grid=grid, **{"enable_fp_fusion": True, **settings})
-        kernel.run  # noqa: B018  loads it
-    return kernel
-
-
-class NotCompiled:
-    """Stands for a kernel on a GPU that is only described."""
-
-    def __getitem__(self, grid: Grid) -> Callable[..., None]:
-        """The launch, which is refused."""
-        return self.launch
-
-    def launch(self, *arguments: Any) -> None:  # noqa: ARG002
-        """Refuse."""
-        raise Unsupported("cannot launch on a GPU that is only described")
-
-
-UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Triton compiles into files and cannot do without; the error of a full disk does not even name one."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        raise Prevented(
-            f"Triton cannot write compiled kernels to {triton.knobs.cache.dir}: {error}; set ACLGRAD_CACHE or "
-            "TRITON_CACHE_DIR to a folder that can be written, or TMPDIR for the compiler's own files"
-        ) from error
 
 
 def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:

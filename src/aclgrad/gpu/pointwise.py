@@ -15,18 +15,18 @@ dtype of the output. Of several outputs it returns a tuple. An input that the ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
-from ..core.loops import Loops
+from ..core.loops import Loops, Strides
 from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
 from ..core.words import counted
-from .launch import Number, TupleKernel, jit
+from .launch import Dtype, Kernel, Number, TupleKernel, jit
 from .strided import LINE, Tiles, offsets, place
 
 
@@ -94,23 +94,11 @@ class Pointwise:
 
     def __init__(self, call: Call, formula: Any, inputs: Sequence[str], outs: Sequence[str] = ("out",)) -> None:
         operands = PointwiseOperands(call, inputs, outs)
-        loops = Loops.over(operands.shape, *operands.strides)
-        constants = {"FORMULA": formula, "OUTS": len(outs)}
         self._pick = operands.all
-        numbers: tuple[Number, ...]
-        if loops.flat:
-            function, programs, numbers = _line, triton.cdiv(loops.count, LINE), (loops.count,)
-            constants["LINE"] = LINE
-            self._way = f"lines of {LINE} elements, {counted(programs, 'program')}"
-        else:
-            tiles = Tiles.of(loops)
-            function, programs = _tile, tiles.count
-            numbers = (tiles.sizes, operands.spread(tiles.strides), tiles.down)
-            constants |= tiles.constants
-            cut = f"{tiles.rows} × {tiles.columns} through {len(tiles.sizes)} loops"
-            self._way = f"tiles of {cut}, {counted(programs, 'program')}"
-        dtypes = operands.spread(operands.dtypes)
-        self._kernel = TupleKernel(function, (programs,), call.device, dtypes, numbers, constants)
+        self._kernel, self._way = _planned(
+            formula, len(outs), operands.shape, operands.strides, operands.spread(operands.dtypes), operands.spread,
+            call.device,
+        )  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:  # noqa: ARG002
         """Compute; see `Launch`."""
@@ -122,3 +110,49 @@ class Pointwise:
     def describe(self) -> str:
         """In words."""
         return self._way
+
+
+def _planned(
+    formula: Any, outs: int, shape: Sequence[int], strides: Sequence[Strides], dtypes: Sequence[Dtype],
+    spread: Callable[[Sequence[Any]], tuple[Any, ...]], device: torch.device,
+) -> tuple[TupleKernel, str]:  # fmt: skip
+    """The kernel of a formula over operands of these strides, and how it goes over them in words."""
+    loops = Loops.over(shape, *strides)
+    constants = {"FORMULA": formula, "OUTS": outs}
+    numbers: tuple[Number, ...]
+    if loops.flat:
+        function, programs, numbers = _line, triton.cdiv(loops.count, LINE), (loops.count,)
+        constants["LINE"] = LINE
+        way = f"lines of {LINE} elements, {counted(programs, 'program')}"
+    else:
+        tiles = Tiles.of(loops)
+        function, programs = _tile, tiles.count
+        numbers = (tiles.sizes, spread(tiles.strides), tiles.down)
+        constants |= tiles.constants
+        cut = f"{tiles.rows} × {tiles.columns} through {len(tiles.sizes)} loops"
+        way = f"tiles of {cut}, {counted(programs, 'program')}"
+    return TupleKernel(function, (programs,), device, dtypes, numbers, constants), way
+
+
+@jit
+def _same(x):
+    return x
+
+
+def copying(target: torch.Tensor, source: torch.Tensor) -> TupleKernel:
+    """A kernel of (source, target) that copies between tensors like these, rounded once if the dtypes differ."""
+    strides, dtypes = (source.stride(), target.stride()), (source.dtype, target.dtype)
+    kernel, _ = _planned(_same, 1, target.shape, strides, dtypes, tuple, target.device)
+    return kernel
+
+
+@jit
+def _fill(target_ptr, value, count, LINE: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * LINE + tl.arange(0, LINE)
+    tl.store(target_ptr + at, tl.full((LINE,), value, target_ptr.dtype.element_ty), at < count)
+
+
+def filling(target: torch.Tensor, value: float) -> Kernel:
+    """A kernel of a gapless tensor like this that writes the number everywhere."""
+    count = target.numel()
+    return Kernel(_fill, (triton.cdiv(count, LINE),), target.device, (target.dtype,), (value, count), {"LINE": LINE})

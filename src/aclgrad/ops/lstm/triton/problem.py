@@ -10,6 +10,7 @@ import torch
 
 from aclgrad.core.memory import Piece
 from aclgrad.gpu.operands import Given, Operand
+from aclgrad.gpu.products import allows_tf32
 
 from ..dims import LstmDims
 from .fp16_split.split import aligned
@@ -131,7 +132,7 @@ class Problem:
 
 def precise_now(dtype: torch.dtype) -> bool:
     """Whether torch's switch for matrix products, as it stands, wants all of the dtype's precision."""
-    return not (dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32)
+    return not (dtype == torch.float32 and allows_tf32())
 
 
 AnyKernel = TypeVar("AnyKernel")

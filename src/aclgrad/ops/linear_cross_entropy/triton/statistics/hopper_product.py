@@ -121,8 +121,8 @@ def _exact_statistics(
 ):  # fmt: skip
     """Statistics of the rows of a tile, whose first column is `first` of the vocabulary; what is stored on the way.
 
-    (largest, Σ exp(x) but of the own target, Σ class weight · x, Σ exp(x) · x but of the own target, how many before the
-    own target are as large as the largest if it is to be `SEARCHED`), where x = logit − largest.
+    (largest, Σ exp(x) but of the own target, Σ class weight · x, Σ exp(x) · x but of the own target, how many before
+    the own target are as large as the largest if it is to be `SEARCHED`), where x = logit − largest.
     """
     top = gl.full([CONSUMER_ROWS], MINUS_INF, gl.float32, BY_TOKEN)
     for piece in gl.static_range(EPILOGUE_PIECES):

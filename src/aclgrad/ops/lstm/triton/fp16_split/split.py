@@ -11,6 +11,7 @@ import triton
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.addresses import placed
 from aclgrad.gpu.operands import NamedKernel, Operand
+from aclgrad.gpu.products import allows_tf32
 
 from .products import Factor
 from .scale import BLOCK_COLUMNS, BLOCK_ROWS, find_amax, split
@@ -98,7 +99,7 @@ class SplitMatrix:
     def factor(self, workspace: torch.Tensor) -> Factor:
         """The parts that a product needs, whoever has written them."""
         high, low = self.high.view(workspace), self.low.view(workspace)
-        return (high,) if torch.backends.cuda.matmul.allow_tf32 else (high, low)
+        return (high,) if allows_tf32() else (high, low)
 
 
 def as_factor(split: SplitMatrix | None, matrix: torch.Tensor, workspace: torch.Tensor, row_amax: Any = None) -> Factor:
