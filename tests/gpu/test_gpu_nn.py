@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import aclgrad.nn
+from aclgrad.core.errors import InvalidArgument
+from aclgrad.ops._shared import small
 from aclgrad.testing.cases import Data
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nn"))
@@ -159,3 +161,20 @@ def test_gradients_reach_states_on_the_gpu(cuda):
 def test_float64_runs_too(cuda):
     """By the textbook formula, since no kernel for GPUs takes it."""
     assert_same_as_torch(built("LSTM", torch.float64), *arguments("LSTM", torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["LSTMCell", "Hardsigmoid"])
+def test_small_calls_are_torchs(cuda, name, dtype, monkeypatch):
+    """Unless somebody compiles them; what torch refuses is refused in our words."""
+    monkeypatch.setattr(small, "enabled", True)
+    module = MODULES[name]().to(cuda, dtype)
+    x = torch.randn(N, FEATURES, dtype=dtype, requires_grad=True)
+    expected, found = (outputs_and_gradients(each, x) for each in (module, twin(module)))
+    for one, other in zip(tensors(expected), tensors(found), strict=True):
+        assert torch.equal(one, other)
+    with torch.no_grad():
+        traced = torch.export.export(twin(module), (x,))
+    assert any("aclgrad" in str(node.target) for node in traced.graph.nodes)
+    with pytest.raises(InvalidArgument, match="is int64, expected"):
+        twin(module)(torch.ones(N, FEATURES, dtype=torch.int64))
