@@ -13,7 +13,7 @@ from .._shared.small import REFUSALS, is_exact, is_served
 __all__ = ["LSTMCell"]
 
 SMALL = 1 << 24
-"""Products of numbers, those with the weights, up to which torch's own cell is the faster one; on a GPU for the host."""
+"""Products of numbers, those with the weights, up to which torch's own cell is faster; on a GPU for the host."""
 
 States = tuple[Tensor, Tensor]
 
