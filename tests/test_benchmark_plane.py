@@ -8,6 +8,8 @@ import pytest
 import torch
 from benchmarks import __main__ as command
 from benchmarks.device import Cpu
+from benchmarks.gate import Gate
+from benchmarks.plane import command as plane
 from benchmarks.plane import measure, points
 from benchmarks.plane.measure import Result, measured
 from benchmarks.plane.points import FAMILIES, Point, drawn, grid
@@ -93,3 +95,18 @@ def test_the_command_measures_and_shows(capsys, monkeypatch):
     monkeypatch.setitem(points.MOST, "cpu", 3e8)
     assert command.main(["plane", "--family", "head", "--points", "1", "--wait", "0", "--dtype", "float32"]) in (0, 1)
     assert "nn.LinearCrossEntropyLoss" in capsys.readouterr().out
+
+
+def test_no_point_is_begun_after_its_seconds(monkeypatch, capsys):
+    seen = []
+
+    def measure_one(point, device, effort):
+        seen.append(point)
+        return Result(point, Gate(True, 0.0, ""), {OURS: 1.0, "torch": 2.0})
+
+    monkeypatch.setattr(plane, "measured", measure_one)
+    assert command.main(["plane", "--family", "cell", "--points", "9", "--wait", "0", "--seconds", "0"]) == 0
+    assert len(seen) == 1
+    assert "1 of 9 points" in capsys.readouterr().out
+    command.main(["plane", "--family", "cell", "--points", "9", "--wait", "0"])
+    assert len(seen) == 10

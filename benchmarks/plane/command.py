@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from .. import machine
 from ..device import DEVICES
 from ..quiet import Patience
 from ..timing import QUICK
-from .measure import measured
+from .measure import Result, measured
 from .points import FAMILIES, drawn, grid
 from .show import save, show
 
@@ -41,11 +43,15 @@ def main(argv: Sequence[str]) -> int:
         points = list(grid(device.kind, dtypes))
     else:
         points = list(drawn(options.family, int(options.seed), options.points, device.kind, dtypes))
-    results = []
+    results: list[Result] = []
+    end = time.monotonic() + options.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(points))
         for point in points:
+            if results and time.monotonic() > end:
+                console.print(f"{len(results)} of {len(points)} points in {options.seconds:.0f} seconds")
+                break
             progress.update(task, description=str(point))
             results.append(measured(point, device, device.effort))
             progress.advance(task)
@@ -75,6 +81,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--wait", type=float, default=120.0, metavar="SECONDS", help="to lose to other programs, in all"
     )
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no further point is begun")
     parser.add_argument("--save", action="store_true", help="write figures and picture")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     return parser
