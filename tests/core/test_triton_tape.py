@@ -283,3 +283,14 @@ def test_products_of_any_layout(seen, rows, columns, depth):
         torch.testing.assert_close(out, a @ b)
         products.multiply(out, a, b, add=True)
         torch.testing.assert_close(out, 2 * (a @ b))
+
+
+def test_there_are_not_more_and_more_tapes(seen, monkeypatch):
+    """Calls whose tensors lie in ever other ways are right all the same."""
+    monkeypatch.setattr(tape, "MOST_TAPES", 2)
+    taped = Taped(Launch(), 0)
+    for begin in (0, 1, 2, 3, 0, 3):
+        (a, b, more), expected = problem(begin)
+        late = torch.empty(10 + begin)[begin:].view(2, 5).copy_(a)
+        torch.testing.assert_close(run(taped, (late, b, more)), expected)
+        assert len(taped._tapes) <= 2

@@ -107,6 +107,8 @@ class Taped:
     ) -> Tape | None:
         """The tape of a call that is not made; None if it is to be made in the ordinary way."""
         assert self._single is not None
+        if len(self._tapes) >= MOST_TAPES:
+            return None
         tensors = [values[k] for k in self._single]
         for k in self._lists:
             tensors += values[k]
@@ -122,14 +124,12 @@ class Taped:
             logger.debug("%s is launched in the ordinary way: %s", type(self._launch).__name__, reason)
         finally:
             recording.recorder = None
-        if len(self._tapes) >= MOST_TAPES:
-            self._tapes.clear()
         self._tapes[lie, settings() if self._obeys else None] = tape
         return tape
 
 
 MOST_TAPES = 16
-"""Of a plan."""
+"""Of a plan; calls that would need more are made in the ordinary way."""
 
 MISSING: Any = object()
 
