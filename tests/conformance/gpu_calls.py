@@ -16,6 +16,7 @@ from aclgrad.ops.linear_cross_entropy.spec import linear_cross_entropy_backward
 from aclgrad.ops.lstm import cases as lstm_backward
 from aclgrad.ops.lstm import cases_lstm as lstm
 from aclgrad.ops.lstm import spec as lstm_spec
+from aclgrad.ops.lstm import spec_resets
 from aclgrad.testing.cases import EDGE, SMOKE, Case
 from aclgrad.testing.layouts import apply, begun_late
 
@@ -87,6 +88,13 @@ def calls() -> Iterator[GpuCall]:
             yield GpuCall(f"lstm_backward {name} {dtype}", lstm_spec.lstm_backward, partial(backward, *size, dtype))
         for name, (_, N, H) in FORWARD_SIZES.items():
             yield GpuCall(f"lstm {name} {dtype}", lstm_spec.lstm, partial(forward, 3, N, H, dtype))
+        for name in ("registers", "from_memory", "odd"):
+            for operator, build, size in (
+                (spec_resets.lstm_with_resets, forward, FORWARD_SIZES[name]),
+                (spec_resets.lstm_with_resets_backward, backward, BACKWARD_SIZES[name]),
+            ):
+                make = partial(_reset, operator, build, *size, dtype)
+                yield GpuCall(f"{operator.spec.name} {name} {dtype}", operator, make)
     yield GpuCall("lstm_backward, products", lstm_spec.lstm_backward, partial(backward, 64, 64, 512, F32))
     yield GpuCall("lstm, products", lstm_spec.lstm, partial(forward, 12, 64, 512, F32, features=512))
     for dtype in (BF16, F16):
@@ -134,6 +142,16 @@ def backward(T, N, H, dtype, features=24, **options):
 def forward(T, N, H, dtype, features=24, **options):
     """Arguments of `lstm`."""
     return Case("gpu", lstm._lstm(T, N, features, H, **options), (dtype,)).build(dtype)
+
+
+def with_reset(operator, args, reset):
+    """The arguments of an operator with resets, from those of the plain one."""
+    place = list(operator.spec.params).index("reset")
+    return [*args[:place], reset, *args[place:]]
+
+
+def _reset(operator, build, T, N, H, dtype):
+    return with_reset(operator, build(T, N, H, dtype), torch.rand(T, N) < 0.3)
 
 
 def head(tokens, hidden, rows, dtype):

@@ -23,6 +23,8 @@ SPECIAL = (
     "lstm many_rows torch.float16",
     "lstm pairs torch.float32",
     "lstm one_step torch.float32 straight",
+    "lstm_with_resets registers torch.float16",
+    "lstm_with_resets_backward from_memory torch.float32",
     "gradient of 33008 torch.bfloat16",
     "loss and gradients torch.bfloat16",
     "loss_and_gradients every_option torch.bfloat16 straight",

@@ -127,6 +127,8 @@ def test_launches_per_step(product, dtype, monkeypatch):
         ways = ([PerStep(Product[product])],) * 2
     monkeypatch.setattr(choose, "per_step_forward", lambda *_: ways[0])
     monkeypatch.setattr(choose, "per_step_backward", lambda *_: ways[1])
+    for name in ("persistent_forward", "persistent_backward"):
+        monkeypatch.setattr(choose, name, lambda *_: ())
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         for sizes in (None, (3, 3, 2, 1)):
             forward = forward_arguments(dtype, bidirectional=True, sizes=sizes)
@@ -141,7 +143,7 @@ def test_launches_per_step(product, dtype, monkeypatch):
 
 @pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
 def test_a_gpu_runs_resets_by_a_way_that_knows_them(forward, monkeypatch):
-    """What stays resident does not, though it is what runs the same sizes without resets."""
+    """What is warp-specialised does not, though it is what runs the same sizes without resets."""
     pytest.importorskip("triton")
     from aclgrad.ops.lstm.triton import choose
     from aclgrad.ops.lstm.triton.problem import Problem
@@ -150,8 +152,13 @@ def test_a_gpu_runs_resets_by_a_way_that_knows_them(forward, monkeypatch):
     h200 = choose.Limits(programs=132, all_shared=232448, warpgroups=True)
     monkeypatch.setattr(choose, "INTERPRETING", False)
     monkeypatch.setattr(choose.Limits, "of", lambda _: h200)
-    dims, strides = LstmDims(128, 64, 512, 512, 1, 1, 2, False, False), {"gates": (64 * 2048, 2048)}
-    plain = Problem(dims, F32, described("h200"), forward, frozenset(), strides)
-    flags = Scratch().tensor((1, 128, 64), torch.uint8)
-    assert not isinstance(choose.choose(plain).way, PerStep)
-    assert isinstance(choose.choose(replace(plain, anew=flags)).way, PerStep)
+    persistent = choose.PersistentForward if forward else choose.PersistentBackward
+    for rows, units, known in ((64, 512, persistent), (256, 1024, (persistent, PerStep))):
+        dims, strides = (
+            LstmDims(128, rows, units, units, 1, 1, 2, False, False),
+            {"gates": (rows * 4 * units, 4 * units)},
+        )
+        plain = Problem(dims, F32, described("h200"), forward, frozenset(), strides)
+        flags = Scratch().tensor((1, 128, rows), torch.uint8)
+        assert isinstance(choose.choose(replace(plain, anew=flags), split_delta=True).way, known)
+    assert not isinstance(choose.choose(plain, split_delta=True).way, known)

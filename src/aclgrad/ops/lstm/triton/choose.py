@@ -153,17 +153,16 @@ class Choice:
 def choose(problem: Problem, *, precise: bool = True, split_delta: bool = False) -> Choice:
     """The cheapest way for a problem of either pass.
 
-    `split_delta` tells that the gate gradients may be left split, as row owners leave them. Only launches per step can
-    start rows anew.
+    `split_delta` tells that the gate gradients may be left split, as row owners leave them. Only launches per step and
+    persistent grids can start rows anew.
     """
     dims = problem.dims
     resident = not INTERPRETING and min(dims.T, dims.N, dims.H) > 0 and problem.max_offset < 2**31
-    resident = resident and problem.anew is None
-    limits = Limits.of(problem.device) if resident else None
+    limits, resets = Limits.of(problem.device) if resident else None, problem.anew is not None
     if problem.forward:
-        candidates = forward_candidates(dims, problem.split(precise), limits)
+        candidates = forward_candidates(dims, problem.split(precise), limits, specialised=not resets)
     else:
-        candidates = backward_candidates(dims, problem.dtype, limits, split_delta=split_delta)
+        candidates = backward_candidates(dims, problem.dtype, limits, split_delta=split_delta and not resets)
     return cheapest(candidates)
 
 
@@ -193,16 +192,16 @@ def backward_candidates(
     return [candidate for candidate in found if candidate is not None]
 
 
-def forward_candidates(dims: LstmDims, split: int, limits: Limits | None) -> list[Candidate]:
+def forward_candidates(dims: LstmDims, split: int, limits: Limits | None, specialised: bool = True) -> list[Candidate]:
     """The best of each way for the forward pass, the preferred one of equals first; operands have `split` parts."""
     found: list[Candidate | None] = [
         Candidate(way, per_step_us(way, dims, forward=True, float32=split == 2)) for way in per_step_forward(dims)
     ]
     if limits is not None and dims.T > 1:
-        specialised = warp_specialised.warp_specialised_forward(dims, split, limits)
+        cuts = warp_specialised.warp_specialised_forward(dims, split, limits) if specialised else ()
         found += [
             best(persistent_forward(dims, split, limits), lambda cut: persistent_forward_us(cut, dims, split)),
-            best(specialised, lambda cut: specialised_forward_us(cut, dims)),
+            best(cuts, lambda cut: specialised_forward_us(cut, dims)),
         ]
     return [candidate for candidate in found if candidate is not None]
 

@@ -39,6 +39,12 @@ def load_step(
 
 
 @gluon.jit
+def load_anew(anew_ptr, reverse, t, n, T, N):
+    """Whether rows n start step t from zeros, of flags [directions, T, N]."""
+    return gl.load(anew_ptr + (reverse.to(gl.int64) * T + t) * N + n, mask=n < N, other=0) != 0
+
+
+@gluon.jit
 def load_state(ptr, strides, reverse, n, u, inside):
     """A gradient dh or dc as given, infinities as NaN; zeros if it is not given."""
     value = gl.zeros_like(inside.to(gl.float32))

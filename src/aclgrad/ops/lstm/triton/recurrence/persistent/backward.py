@@ -37,6 +37,7 @@ class PersistentBackwardRecurrence:
             Operand.at("bias_sums", self.bias_sums),
             Operand.at("partial", partial),
             Operand.at("counters", self._counters),
+            Operand.at("anew", problem.anew),
         )
 
         def make(precise: bool) -> NamedKernel:

@@ -18,6 +18,8 @@ spend time on.
 Every warp multiplies another range of the depth, so that nothing is read twice, and the warps' sums are added at the
 end, in one order. Tiles are [units, rows]: a matrix unit takes 16 units and as few as 8 rows. For half precision and
 many rows, warpgroups multiply from shared memory instead.
+
+What a row that starts a step `anew` had before has no part in it, and gets nothing of its gradient.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from ..backward_step import (
     STEPS_PER_SUM,
     add_sums,
     gate_gradients,
+    load_anew,
     load_state,
     load_step,
     mask_gradients,
@@ -54,7 +57,7 @@ from .backward_products import (
 def persistent_backward(
     delta_ptr, w_hh_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr, tanhc1_ptr,
     c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, bias_sums_ptr, partial_ptr,
-    counters_ptr, T, N, saved_strides, c_init_strides, dy_strides, dh_strides, dc_strides, dh_prev_strides,
+    counters_ptr, anew_ptr, T, N, saved_strides, c_init_strides, dy_strides, dh_strides, dc_strides, dh_prev_strides,
     dc_prev_strides, delta_strides, H: gl.constexpr, ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr,
     SPLIT_K: gl.constexpr, BLOCK_K: gl.constexpr, K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr,
     WEIGHTS_IN: gl.constexpr, STAGES: gl.constexpr, PRECISE: gl.constexpr,
@@ -120,6 +123,8 @@ def persistent_backward(
     dcs = ()
     c_inits = ()
     prefetched = ()
+    anews = ()
+    later_anews = ()
     for r in gl.static_range(ROW_BLOCKS):
         n = row + r * ROWS
         inside = (n < N) & (u < H)
@@ -138,6 +143,9 @@ def persistent_backward(
             n * dy_strides[1] + reverse * dy_strides[2] + u * dy_strides[3], inside, saved_strides[0], dy_strides[0],
         )  # fmt: skip
         prefetched = prefetched + (loaded,)
+        if anew_ptr is not None:
+            anews = anews + (load_anew(anew_ptr, reverse, t, n, T, N),)
+            later_anews = later_anews + (n < 0,)
     sum_i = gl.zeros([OWN_UNITS, ROWS], gl.float32, own_layout)
     sum_f = gl.zeros([OWN_UNITS, ROWS], gl.float32, own_layout)
     sum_g = gl.zeros([OWN_UNITS, ROWS], gl.float32, own_layout)
@@ -163,9 +171,15 @@ def persistent_backward(
                         product = gl.where(gl.load(batch_sizes_ptr + t - t_step) > n, product, dh)
                     dh = product
                     dhs = replaced(dhs, r, dh)
+            if anew_ptr is not None:  # what the later step did not start from has nothing of its gradient
+                dh = gl.where(later_anews[r], 0.0, dh)
+                dhs = replaced(dhs, r, dh)
+                dcs = replaced(dcs, r, gl.where(later_anews[r], 0.0, dcs[r]))
             if s < T:
                 i, f, g, o, tanhc, c, dy = prefetched[r]
                 c_prev = gl.where(s == T - 1, c_inits[r], c).to(gl.float32)
+                if anew_ptr is not None:
+                    c_prev = gl.where(anews[r], 0.0, c_prev)
                 di, df, dg, do, dc_new = gate_gradients(
                     dh + dy.to(gl.float32), dcs[r], i.to(gl.float32), f.to(gl.float32), g.to(gl.float32),
                     o.to(gl.float32), tanhc.to(gl.float32), c_prev,
@@ -188,6 +202,9 @@ def persistent_backward(
                     dy_strides[0],
                 )  # fmt: skip
                 prefetched = replaced(prefetched, r, loaded)
+                if anew_ptr is not None:
+                    later_anews = replaced(later_anews, r, anews[r])
+                    anews = replaced(anews, r, load_anew(anew_ptr, reverse, after, n, T, N))
         if s < T:
             if dtype == gl.float32:  # a long sum in one go would be less accurate than the rest
                 if s % STEPS_PER_SUM == STEPS_PER_SUM - 1:

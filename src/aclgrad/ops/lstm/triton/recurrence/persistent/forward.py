@@ -36,6 +36,7 @@ class PersistentForwardRecurrence:
             Operand.at("h_buffer", h_buffer),
             *problem.given(precise),
             Operand.at("counters", self._counters),
+            Operand.at("anew", problem.anew),
         )
 
     @cached_property

@@ -18,7 +18,7 @@ shared memory instead.
 
 float32 is multiplied split into float16: w_hh and h are scaled, h is split by who writes it. The first step starts from
 a state of any size; `h0_product` holds its product with w_hh. Where lengths differ it serves every row until that has
-begun.
+begun. Rows that start a step `anew` leave c and the product of h behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from ..backward_step import replaced
+from ..backward_step import load_anew, replaced
 from ..barrier import COUNTER_WORDS, arrive, wait_for, wait_for_by_one_thread
 from ..forward_step_gluon import (
     H_SCALE,
@@ -59,10 +59,11 @@ MANY_PROGRAMS = gl.constexpr(40)  # from here on those who poll delay those who 
 def persistent_forward(
     h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr,
     h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr,
-    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, counters_ptr, T, N, gates_strides,
-    h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides, H: gl.constexpr,
-    ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr, UNIT_WARPS: gl.constexpr, BLOCK_K: gl.constexpr,
-    K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, KEPT: gl.constexpr, LOW_KEPT: gl.constexpr, STAGES: gl.constexpr,
+    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, counters_ptr, anew_ptr, T, N,
+    gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides,
+    H: gl.constexpr, ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr, UNIT_WARPS: gl.constexpr,
+    BLOCK_K: gl.constexpr, K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, KEPT: gl.constexpr, LOW_KEPT: gl.constexpr,
+    STAGES: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices, groups of rows, directions; all resident at once."""
     VECTOR: gl.constexpr = 8
@@ -129,6 +130,7 @@ def persistent_forward(
     hs = ()
     prefetched = ()
     begun = ()
+    anews = ()
     for r in gl.static_range(ROW_BLOCKS):
         n = row + r * ROWS
         inside = (n < N) & (u < H)
@@ -136,6 +138,8 @@ def persistent_forward(
         x_gates = load_gates(gates_ptr, t, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H)
         prefetched = prefetched + (x_gates,)
         begun = begun + (n < 0,)
+        if anew_ptr is not None:
+            anews = anews + (load_anew(anew_ptr, reverse, t, n, T, N),)
         if batch_sizes_ptr is not None:
             hs = hs + (load_state(h_init_ptr, h_init_strides, reverse, n, u, inside),)
 
@@ -150,8 +154,11 @@ def persistent_forward(
             a_f = x_f.to(gl.float32) * x_scale + b_f
             a_g = x_g.to(gl.float32) * x_scale + b_g
             a_o = x_o.to(gl.float32) * x_scale + b_o
+            starts = inside
+            if anew_ptr is not None:
+                starts = inside & (anews[r] == 0)
             a_i, a_f, a_g, a_o = add_h0_product(
-                a_i, a_f, a_g, a_o, h0_product_ptr, s, begun[r], reverse, n, u, batch_sizes_ptr, inside, N, H
+                a_i, a_f, a_g, a_o, h0_product_ptr, s, begun[r], reverse, n, u, batch_sizes_ptr, starts, N, H
             )
             if s > 0:
                 if POLL_BY_ONE_THREAD:
@@ -174,6 +181,9 @@ def persistent_forward(
                         h_blocks, weights, low_weights, w_hh_ptr, w_hh_low_ptr, w_unit, w_k, H, EXACT, K_BLOCKS,
                         BLOCK_K, UNITS, ROWS, K_WARPS, WARPS, mma, w_layout, own_layout, KEPT, LOW_KEPT, SPLIT,
                     )  # fmt: skip
+                if anew_ptr is not None:
+                    p_i, p_f = gl.where(anews[r], 0.0, p_i), gl.where(anews[r], 0.0, p_f)
+                    p_g, p_o = gl.where(anews[r], 0.0, p_g), gl.where(anews[r], 0.0, p_o)
                 a_i += p_i * w_scale
                 a_f += p_f * w_scale
                 a_g += p_g * w_scale
@@ -181,8 +191,11 @@ def persistent_forward(
             h = cs[r]
             if batch_sizes_ptr is not None:
                 h = hs[r]
+            c_prev = cs[r]
+            if anew_ptr is not None:
+                c_prev = gl.where(anews[r], 0.0, c_prev)
             i, f, g, o, c, tanhc, h, y, h_next, has_begun = next_step(
-                a_i, a_f, a_g, a_o, cs[r], h, begun[r], batch_size > n, batch_sizes_ptr, dtype == gl.float32
+                a_i, a_f, a_g, a_o, c_prev, h, begun[r], batch_size > n, batch_sizes_ptr, dtype == gl.float32
             )
             if batch_sizes_ptr is not None:
                 begun = replaced(begun, r, has_begun)
@@ -200,6 +213,8 @@ def persistent_forward(
                 gates_ptr, after, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H
             )
             prefetched = replaced(prefetched, r, x_gates)
+            if anew_ptr is not None:
+                anews = replaced(anews, r, load_anew(anew_ptr, reverse, after, n, T, N))
             store_step(
                 i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t,
                 reverse, n, u, inside, saved_strides, output_strides,
