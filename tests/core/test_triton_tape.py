@@ -294,3 +294,21 @@ def test_there_are_not_more_and_more_tapes(seen, monkeypatch):
         late = torch.empty(10 + begin)[begin:].view(2, 5).copy_(a)
         torch.testing.assert_close(run(taped, (late, b, more)), expected)
         assert len(taped._tapes) <= 2
+
+
+def test_what_asks_for_switches_at_some_addresses_only_is_written_down_once_for_each(seen, monkeypatch):
+    class Asks:
+        workspace, describe, python = 0, None, 0
+
+        def __call__(self, args, outs, workspace):
+            self.python += 1
+            outs[0].zero_()
+            if args[0].data_ptr() % 16:
+                products.allows_tf32()
+            outs[0].copy_(args[0])
+
+    launch = Asks()
+    taped = Taped(launch, 0)
+    for turn in range(6):
+        taped((torch.ones(5)[turn % 2 : 4 + turn % 2],), (torch.empty(4),), None)
+    assert launch.python == 2

@@ -118,13 +118,14 @@ def zero_call(target: int, nbytes: int, words: Words) -> CCall:
     return c_call(functions().zero, [words.pointer(target), 0, nbytes, words.stream])
 
 
-_C_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * 24)
+@cache
+def _function(address: int, words: int) -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * words)(address)
 
 
 def make(call: CCall) -> None:
     """Make a call at once, none of whose words lies open."""
-    _, *arguments = call.row()
-    require_success(_C_FUNCTION(call.function)(*arguments))
+    require_success(_function(call.function, len(call.arguments))(*call.arguments))
 
 
 def require_success(status: int) -> None:

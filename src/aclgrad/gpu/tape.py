@@ -62,7 +62,7 @@ class Taped:
         self._launch, self._device = launch, device
         self.workspace, self.describe = launch.workspace, launch.describe
         self._tapes: dict[Any, Tape | None] = {}
-        self._obeys = True  # torch's switches, until it is known not to
+        self._obeys: dict[Any, bool] = {}  # whether it asks for torch's switches where tensors lie so
         self._single: list[int] | None = None  # which of the values are tensors, and which are lists of them
         self._lists: list[int] = []
 
@@ -86,13 +86,16 @@ class Taped:
             union % ALIGNED and tuple([base % ALIGNED for base in bases]),
             apart or tuple([bases.index(base) for base in bases]),  # which tensors are the same
         )
-        tape = self._tapes.get((lie, settings() if self._obeys else None), MISSING)
+        tape = self._tapes.get(self._key(lie), MISSING)
         if tape is MISSING:
             tape = self._recorded(lie, values, args, outs, workspace)
         if tape is None:
             self._launch(args, outs, workspace)
         else:
             tape.play(bases)
+
+    def _key(self, lie: Any) -> Any:
+        return lie, settings() if self._obeys.get(lie, True) else None
 
     def _find_tensors(self, values: Sequence[Any]) -> None:
         self._lists = [
@@ -117,14 +120,14 @@ class Taped:
             recorder = recording.recorder = Recorder(tensors)
             with Listening(recorder):
                 self._launch(args, outs, workspace)
-            tape, self._obeys = recorder.tape(self._device), recorder.obeys
+            tape, self._obeys[lie] = recorder.tape(self._device), recorder.obeys
         except Overlap:
             return None  # another call's tensors may lie apart
         except NotAsACall as reason:
             logger.debug("%s is launched in the ordinary way: %s", type(self._launch).__name__, reason)
         finally:
             recording.recorder = None
-        self._tapes[lie, settings() if self._obeys else None] = tape
+        self._tapes[self._key(lie)] = tape
         return tape
 
 
