@@ -16,14 +16,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from . import memory
 from .autograd import count_writes
 from .backends import Launch, Skipped, choose, total_bytes
-from .binding import fingerprint, take
+from .binding import take
 from .dispatch import NotInMemory, dispatched, is_watched, require_memory, wants_dispatch
 from .errors import InvalidArgument
+from .known import Known
 from .meta import Meta, Value
 from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_themselves
 from .spec import Call, OpSpec, OutList, Param
-
-PLAN_CACHE_SIZE = 2048
 
 T = TypeVar("T")
 
@@ -116,16 +115,14 @@ class Remembered(Generic[T]):
 
     def __init__(self, make: Callable[..., T], operator: Operator) -> None:
         self._make, self._operator = make, operator
-        self._made: dict[Any, T] = {}
+        self._made: Known[T] = Known()
 
     def __call__(self, args: Sequence[Any], *beside: Any) -> T:
         """For these arguments of the operator, all of them, and what `make` takes beside."""
-        key = (fingerprint(args), *beside)
-        found = self._made.get(key)
+        found = self._made.find(args, *beside)
         if found is None:
-            if len(self._made) >= PLAN_CACHE_SIZE:
-                self._made.clear()
-            found = self._made[key] = self._make(self._operator.judge(args)[0], *beside)
+            found = self._make(self._operator.judge(args)[0], *beside)
+            self._made.keep(found, args, *beside)
         return found
 
 
@@ -140,7 +137,8 @@ class Operator:
         self.spec = spec
         self.__name__ = spec.name
         self._arity = len(spec.args)
-        self._plans: dict[Any, Plan] = {}
+        self._updates = bool(spec.updated)
+        self._plans: Known[Plan] = Known()
 
     def __repr__(self) -> str:
         return f"<operator {self.spec.name}{f' = {self.spec.aclnn}' if self.spec.aclnn else ''}>"
@@ -164,7 +162,7 @@ class Operator:
         if out is None:
             plan = self.plan(args, backend=backend, asked=asked)
             outs = plan.allocate()
-            if self.spec.updated:
+            if self._updates:
                 plan.refuse_aliases(args, outs)
         else:
             given = self.given(out)
@@ -180,7 +178,7 @@ class Operator:
         else:
             plan.launch(args, outs, scratch)
         memory.give_back(scratch)
-        if out is not None or self.spec.updated:
+        if out is not None or self._updates:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))
         return outs[0] if len(outs) == 1 else outs
 
@@ -198,21 +196,16 @@ class Operator:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
         if len(args) < self._arity:
             args = self.spec.completed(args)
-        key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc, binary)
-        try:
-            plan = self._plans.get(key)
-        except TypeError:  # of something that cannot be hashed the takers will say what it is
-            plan, key = None, None
+        given = args if outs is None else (*args, *outs)
+        beside = (outs is None, backend, asked, strict, soc, binary)
+        plan = self._plans.find(given, *beside)
         if plan is None:
             call, produced = self.judge(args, outs, asked, strict, soc, binary)
             self._require_memory(args, outs, strict)
             with _disable_current_modes():  # what a plan allocates is real, whoever replaces tensors around it
                 skipped = binary and self.spec.skipped(call)
                 plan = Plan(call, produced, *(("none", Skipped()) if skipped else choose(call, backend)))
-            if len(self._plans) >= PLAN_CACHE_SIZE:
-                self._plans.clear()
-            if key is not None:
-                self._plans[key] = plan
+            self._plans.keep(plan, given, *beside)
         return plan
 
     def _require_memory(self, args: Sequence[Any], outs: Sequence[Any] | None, strict: bool) -> None:
