@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from aclgrad.core import known
-from aclgrad.core.known import KEPT, NEAR, Known
+from aclgrad.core.known import KEPT, NEAR, Known, Recognised
 from aclgrad.core.meta import meta_of
 
 BASE = torch.arange(24.0)
@@ -97,6 +97,30 @@ def test_a_call_that_differs_in_one_thing_is_another(name):
         assert store.find(call()) == "found"
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_recognised_is_alike_in_everything(name):
+    calls = Recognised()
+    calls.keep("found", call())
+    assert calls.find(call()) == "found"
+    assert calls.find(call(**OTHERS[name])) is None
+
+
+CONTEXTS = {
+    "inference mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "below autograd": torch._C._AutoDispatchBelowAutograd,
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_what_is_recognised_depends_on_the_dispatcher(name):
+    calls, values = Recognised(), call()
+    calls.keep("found", values)
+    with CONTEXTS[name]():
+        assert calls.find(values) is None
+    assert calls.find(values) == "found"
+
+
 def test_what_stands_beside_counts():
     store = recognised(call(), "cpu", True)
     assert store.find(call(), "cpu", False) is None
@@ -130,7 +154,7 @@ def test_a_store_is_bounded():
         store.keep(number, (BASE, number))
         assert store.find((BASE, number)) == number
     assert len(store) <= KEPT
-    assert sum(map(len, store._near.values())) <= NEAR
+    assert sum(map(len, store._newest._calls.values())) <= NEAR
     store.clear()
     assert store.find((BASE, KEPT)) is None
 
@@ -147,4 +171,6 @@ def test_no_tensor_is_kept_alive():
 
 def test_a_mode_around_a_call_is_seen():
     store = recognised((BASE, 1))
-    assert torch.func.vmap(lambda x: x if store.find((x, 1)) is None else 1 / 0)(BASE.reshape(1, 24)).shape == (1, 24)
+    found = []
+    torch.func.vmap(lambda x: (found.append(store.find((x, 1))), x)[1])(BASE.reshape(1, 24))
+    assert found == [None]

@@ -6,7 +6,7 @@ calls are recognised by the check in C++ that torch's compiler guards its progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, is_, itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -37,35 +37,31 @@ class Known(Generic[T]):
 
     def __init__(self) -> None:
         self._made: dict[Any, T] = {}
-        self._near: dict[Any, tuple[_Call[T], ...]] = {}
+        self._newest: Recognised[T] = Recognised()
 
     def __len__(self) -> int:
         return len(self._made)
 
+    def values(self) -> Iterable[T]:
+        """All that is kept."""
+        return self._made.values()
+
     def clear(self) -> None:
         """Forget all."""
         self._made.clear()
-        self._near.clear()
+        self._newest.clear()
 
     def find(self, values: Sequence[Any], *beside: Any) -> T | None:
         """What was kept for a call of these arguments and of equal things `beside`."""
-        try:
-            place = (values[0].shape, len(values), beside)
-            for call in self._near.get(place, ()):
-                if call.fits(values):
-                    return call.made
-            made = self._made.get((fingerprint(values), beside))
-        except (AttributeError, RuntimeError, TypeError):  # no tensor, one without sizes, what cannot be hashed
-            return self._by_hash(values, beside)
-        if made is not None:
-            self._recognise(place, values, made)
+        made = self._newest.find(values, *beside)
+        if made is None:
+            try:
+                made = self._made.get((fingerprint(values), beside))
+            except TypeError:  # something cannot be hashed
+                return None
+            if made is not None:
+                self._newest.keep(made, values, *beside)
         return made
-
-    def _by_hash(self, values: Sequence[Any], beside: tuple[Any, ...]) -> T | None:
-        try:
-            return self._made.get((fingerprint(values), beside))
-        except TypeError:
-            return None
 
     def keep(self, made: T, values: Sequence[Any], *beside: Any) -> None:
         """Remember what was made of a call, unless that has values that cannot be hashed."""
@@ -78,10 +74,39 @@ class Known(Generic[T]):
             self.clear()
         self._made[key] = made
 
-    def _recognise(self, place: Any, values: Sequence[Any], made: T) -> None:
+
+class Recognised(Generic[T]):
+    """The newest calls, recognised by one check; it also sees which tensors want a gradient, and of what class all are.
+
+    So calls that are watched by torch.func, autocast or inference mode are others than those that are not.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[Any, tuple[_Call[T], ...]] = {}
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._calls.clear()
+
+    def find(self, values: Sequence[Any], *beside: Any) -> T | None:
+        """What was kept for a call like this one; None also where it is not recognised."""
+        try:
+            for call in self._calls.get((values[0].shape, len(values), beside), ()):
+                if call.fits(values):
+                    return call.made
+        except (AttributeError, RuntimeError, TypeError):  # no tensor, one without sizes, what cannot be hashed
+            pass
+        return None
+
+    def keep(self, made: T, values: Sequence[Any], *beside: Any) -> None:
+        """Remember what was made of a call, if it can be recognised."""
         call = _Call.of(values, made)
-        if call is not None:
-            self._near[place] = (call, *self._near.get(place, ())[: NEAR - 1])
+        if call is None:
+            return
+        place = (getattr(values[0], "shape", None), len(values), beside)
+        if len(self._calls) >= KEPT:
+            self.clear()
+        self._calls[place] = (call, *self._calls.get(place, ())[: NEAR - 1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ def targets_exist(args: Sequence[Any]) -> None:
     rows = weight.shape[0]
     if target.numel():
         least, most = target.aminmax()
-        if least >= 0 and most < rows:
+        if least.item() >= 0 and most.item() < rows:  # numbers are compared faster than tensors
             return
     wrong = (counts(target, ignore_index) & ((target < 0) | (target >= rows))).nonzero()
     if wrong.numel():

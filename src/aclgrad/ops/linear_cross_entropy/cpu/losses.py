@@ -74,9 +74,9 @@ class Losses:
         measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)
         self.measure = Statistics(measured, kept, RowOptions.of(call))
         strides = (self.vectors.stride(name) for name in (*MEASURED, loss, *OF_TOKENS, "correct"))
-        self._numbers = (*TokenNumbers.of(call), *FoundStrides(target.strides[0], *strides))
-        signature = (int, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, self._numbers))
-        self._find = cpu_threads.compile(find_tokens, signature)
+        numbers = (*TokenNumbers.of(call), *FoundStrides(target.strides[0], *strides))
+        signature = (int, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, numbers))
+        self._find = cpu_threads.compile(find_tokens, signature).fixed(*numbers)
 
     def __call__(
         self, given: Given, workspace: torch.Tensor, behind: torch.Tensor, kept: torch.Tensor | None
@@ -89,5 +89,5 @@ class Losses:
         operands = StatisticsOperands(**matrices, **statistics, bias=bias, classes=classes, kept=logits)
         self.measure.run(operands, behind)
         results = (found[name] for name in (self._loss, *OF_TOKENS, "correct"))
-        self._find(1, matrices["target"], *statistics.values(), classes, *results, *self._numbers)
+        self._find(1, matrices["target"], *statistics.values(), classes, *results)
         return found, (bias, classes)

@@ -36,10 +36,10 @@ class Slopes:
             0 if meta is None else meta.strides[0]
             for meta in (target, grad, *(statistics.get(name) for name in READ))
         ]  # fmt: skip
-        self._numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
+        numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
         self._weigh = cpu_threads.compile(
-            weigh_tokens, (int, *[wide] * 14, *map(type, self._numbers))
-        )  # fmt: skip
+            weigh_tokens, (int, *[wide] * 14, *map(type, numbers))
+        ).fixed(*numbers)  # fmt: skip
         self.gradient = Gradient(differentiated(call, statistics), kept, parts, options)
 
     def __call__(
@@ -55,7 +55,7 @@ class Slopes:
         alpha, beta, delta, own_slope = slopes = tuple(self.vectors(given, workspace).values())
         read = (anything if name in self._absent else statistics[name] for name in READ)
         x, weight, target = (given[name].data_ptr() for name in ("input", "weight", "target"))
-        self._weigh(1, target, statistics["grad"], *read, classes, *slopes, *self._numbers)
+        self._weigh(1, target, statistics["grad"], *read, classes, *slopes)
         bias_grad = given["bias_grad"]
         operands = GradientOperands(
             alpha, x, weight, target, statistics["logits_max"], statistics["sum_exp_logits"], tops=tops,

@@ -57,13 +57,13 @@ class LossAndGradients:
             self._slopes = Slopes(call, self._share.metas["grad"], metas, scratch, kept.tokens, parts)
         self._shared = scratch.size
         weights, normalizer = call["token_weight"], call["normalizer"]
-        self._numbers = ShareNumbers(
+        numbers = ShareNumbers(
             call.dims.BT, is_wide(target), call["ignore_index"], int(call["mean"]), int(weights is not None),
             int(normalizer is not None), target.strides[0], found.stride("losses"),
             0 if weights is None else weights.strides[0],
         )  # fmt: skip
-        signature = (int, *[wide] * 5, *(int for _ in self._numbers))
-        self._reduce = cpu_threads.compile(share_losses, signature)
+        signature = (int, *[wide] * 5, *(int for _ in numbers))
+        self._reduce = cpu_threads.compile(share_losses, signature).fixed(*numbers)
 
     @property
     def workspace(self) -> int:
@@ -84,7 +84,7 @@ class LossAndGradients:
             (workspace if given[name] is None else given[name]).data_ptr() for name in ("token_weight", "normalizer")
         )
         target, loss = given["target"].data_ptr(), given["loss"].data_ptr()
-        self._reduce(1, target, found["losses"], weights, normalizer, loss, grad["grad"], *self._numbers)
+        self._reduce(1, target, found["losses"], weights, normalizer, loss, grad["grad"])
         if self._slopes is None:  # without features there is nothing in them
             return
         tops, logits = behind.data_ptr(), (behind if kept is None else kept).data_ptr()
