@@ -7,7 +7,7 @@ call is plan + allocate + launch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch.autograd import profiler
@@ -17,7 +17,7 @@ from . import memory
 from .autograd import count_writes
 from .backends import Launch, Skipped, choose, total_bytes
 from .binding import take
-from .dispatch import NotInMemory, dispatched, is_watched, require_memory, wants_dispatch
+from .dispatch import NotInMemory, all_in_memory, dispatched, is_watched, require_memory, wants_dispatch
 from .errors import InvalidArgument
 from .known import Known
 from .meta import Meta, Value
@@ -25,6 +25,9 @@ from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_th
 from .spec import Call, OpSpec, OutList, Param
 
 T = TypeVar("T")
+
+_DIRECT = (True, None, False, False, None, False)
+"""What stands beside the arguments of a plan for `direct`; see `Operator.plan`."""
 
 
 class Plan:
@@ -40,8 +43,9 @@ class Plan:
         self.device = call.device
         self.remark = call.spec.remark(call)
         self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])
-        self._arg_spans = [meta.span for _, meta in call.metas(*(arg.name for arg in call.spec.args))]
-        self._out_spans = [meta.span for _, meta in call.metas(*call.spec.out_names)]
+        self._arg_spans, self._out_spans = (
+            _spans([call[param.name] for param in params]) for params in (call.spec.args, call.spec.outs)
+        )
 
     def describe(self) -> str:
         """What runs and why, in words: the backend, its workspace, and what the launch says of itself.
@@ -70,9 +74,16 @@ class Plan:
             ]
         )
 
-    def refuse_aliases(self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:
-        """Raise if an output shares memory with anything it must not; usually decided by address ranges alone."""
-        touched = _ranges(args, self._arg_spans) + _ranges(outs, self._out_spans)
+    def refuse_aliases(
+        self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None, *, fresh: bool = False
+    ) -> None:
+        """Raise if an output shares memory with anything it must not; usually decided by address ranges alone.
+
+        Outputs that are `fresh` share none.
+        """
+        touched = _ranges(args, self._arg_spans)
+        if not fresh:
+            touched += _ranges(outs, self._out_spans)
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
         touched.sort()
@@ -93,10 +104,25 @@ def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([None if meta is None else _empty(meta) for meta in metas])
 
 
-def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
-    """(first byte, one past the last) of every non-empty tensor among the values, whose spans are known in order."""
-    starts = [tensor.data_ptr() for tensor in memory.tensors_in(values)]
-    return [(start, start + span) for start, span in zip(starts, spans, strict=True) if span]
+Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, list[int]]]]
+"""(position, bytes) of every non-empty tensor; (position, bytes of all members) of every list."""
+
+
+def _spans(values: Sequence[Any]) -> Spans:
+    """Those of these metadata."""
+    alone = [(k, value.span) for k, value in enumerate(values) if type(value) is Meta and value.span]
+    lists = [(k, value) for k, value in enumerate(values) if type(value) is tuple]
+    return alone, [(k, [meta.span for meta in members if type(meta) is Meta]) for k, members in lists]
+
+
+def _ranges(values: Sequence[Any], spans: Spans) -> list[tuple[int, int]]:
+    """(first byte, one past the last) of every non-empty tensor among the values."""
+    alone, lists = spans
+    found = [(start := values[k].data_ptr(), start + span) for k, span in alone]
+    for k, members in lists:
+        starts = [tensor.data_ptr() for tensor in memory.tensors_in(values[k])]
+        found += [(start, start + span) for start, span in zip(starts, members, strict=True) if span]
+    return found
 
 
 def _empty(meta: Any) -> Any:
@@ -157,18 +183,29 @@ class Operator:
         except NotInMemory:
             return dispatched(self, args, out, backend, asked)
 
+    def direct(self, args: Sequence[Any]) -> Any:
+        """What `run` returns, gradients aside, or None where torch's dispatcher has to know of the call.
+
+        Past it goes what is a value in memory and nobody traces; a call that is recognised is one of such values.
+        """
+        if is_watched():
+            return None
+        plan = self._plans.recognise(args, *_DIRECT)
+        if plan is None:
+            if not all_in_memory(args):
+                return None
+            plan = self.plan(args)
+        return self._launch(plan, args, None)
+
     def run(self, args: Sequence[Any], out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
         """Plan, allocate what is not given in `out`, launch."""
-        if out is None:
-            plan = self.plan(args, backend=backend, asked=asked)
-            outs = plan.allocate()
-            if self._updates:
-                plan.refuse_aliases(args, outs)
-        else:
-            given = self.given(out)
-            plan = self.plan(args, given, backend=backend, asked=asked)
-            outs = plan.allocate(given)
-            plan.refuse_aliases(args, outs)
+        given = None if out is None else self.given(out)
+        return self._launch(self.plan(args, given, backend=backend, asked=asked), args, given)
+
+    def _launch(self, plan: Plan, args: Sequence[Any], given: Sequence[Any] | None) -> Any:
+        outs = plan.allocate(given)
+        if self._updates or given is not None:
+            plan.refuse_aliases(args, outs, fresh=given is None)
         if self.spec.value_rule is not None and plan.device.type == "cpu":
             self.spec.value_rule(args)
         scratch = plan.workspace()
@@ -178,7 +215,7 @@ class Operator:
         else:
             plan.launch(args, outs, scratch)
         memory.give_back(scratch)
-        if out is not None or self._updates:
+        if self._updates or given is not None:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))
         return outs[0] if len(outs) == 1 else outs
 
