@@ -60,6 +60,11 @@ def test_a_known_step_of_the_head_takes_few_steps_of_python():
     assert python_calls(lambda: step(module, x.requires_grad_(), target)) <= 180
 
 
+def test_a_known_loss_alone_takes_few_steps_of_python():
+    module, (x, target) = made().requires_grad_(False), drawn(N)
+    assert python_calls(lambda: module(x, target)) <= 90
+
+
 @pytest.fixture
 def unchecked(monkeypatch):
     """Fails whoever checks or reads metadata again."""
@@ -76,17 +81,21 @@ def unchecked(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(N,), (2, 4), (2, 2, 2)], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_known_call_is_not_checked_again(shape, bias, unchecked):
-    module = made(bias=bias)
+@pytest.mark.parametrize("training", [True, False])
+def test_a_known_call_is_not_checked_again(shape, bias, training, unchecked):
+    module = made(bias=bias).requires_grad_(training)
+    new, targets = drawn(*shape)
+    truth = copy.deepcopy(module).double()(new.double(), targets)
     for _ in range(2):  # the second is of a known plan, too
         x, target = drawn(*shape)
-        step(module, x.requires_grad_(), target)
-    x, target = drawn(*shape)
-    fresh = copy.deepcopy(module).double()(x.double(), target)
+        loss = module(x.requires_grad_(training), target)
+        if training:
+            torch.autograd.grad(loss, [x, *module.parameters()])
     unchecked()
-    loss = module(x.requires_grad_(), target)
-    torch.testing.assert_close(loss.double(), fresh, rtol=1e-6, atol=0)
-    assert torch.autograd.grad(loss, x)[0].shape == x.shape
+    loss = module(new.requires_grad_(training), targets)
+    torch.testing.assert_close(loss.double(), truth, rtol=1e-6, atol=0)
+    if training:
+        assert torch.autograd.grad(loss, new)[0].shape == new.shape
 
 
 def test_what_a_known_call_is_given_is_looked_at():

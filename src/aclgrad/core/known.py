@@ -20,7 +20,7 @@ from .meta import Meta
 KEPT = 2048
 """Calls that one store remembers; then it begins anew."""
 
-NEAR = 4
+NEAR = 8
 """Of the calls whose first tensors have one shape: how many are recognised by their tensors."""
 
 T = TypeVar("T")

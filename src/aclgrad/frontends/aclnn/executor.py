@@ -188,11 +188,12 @@ def _tensor(label: str, value: Any) -> Any:
 def _unwatched(spec: OpSpec, args: Sequence[Any], outs: Sequence[Any]) -> list[torch.Tensor]:
     """What is written to of torch's own tensors, none of which autograd may follow: it would not see the write."""
     written = spec.written(args, outs)
-    if wants_gradient(written):
+    tensors = memory.tensors_in(written)
+    if wants_gradient(tensors):
         named = zip(spec.written_names, written, strict=True)
         label = next(spec.params[name].aclnn for name, value in named if wants_gradient((value,)))
         raise InvalidArgument(f"{label} requires a gradient, expected detach() of it: autograd sees no write", label)
-    return memory.tensors_in(written)
+    return tensors
 
 
 def _is_handle(value: Any) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...core.autograd import Gradient, again
-from ...core.dispatch import is_plain
+from ...core.dispatch import is_plain, wants_gradient
 from ...core.plan import Operator
 from ...core.spec import Tensor as TensorParam
 from ...core.textbook import textbook
@@ -55,7 +55,10 @@ def can_be_alone(arguments: Sequence[Any]) -> bool:
 
 def differentiable_loss(arguments: Sequence[Any]) -> Tensor:
     """The loss of `loss_and_gradients` for these arguments, none of which `can_be_alone` objects to."""
-    return Together.apply(arguments, *FOLLOWED_OF(arguments))  # type: ignore[no-any-return, no-untyped-call]
+    followed = FOLLOWED_OF(arguments)
+    if wants_gradient(followed):
+        return Together.apply(arguments, *followed)  # type: ignore[no-any-return, no-untyped-call]
+    return together.run(arguments)[0]  # type: ignore[no-any-return]
 
 
 FOLLOWED = [TOGETHER.index(name) for name in (*MATRICES, "token_weight", "normalizer")]

@@ -122,22 +122,31 @@ def linear_cross_entropy(
 
 
 def _together(given: Arguments) -> bool:
-    """Whether the gradients are computed with the loss, by three products in all instead of four.
+    """Whether the gradients, if any are wanted, are computed with the loss, by three products in all instead of four.
 
-    They are linear in the gradient of a scalar loss. float16 is too narrow for gradients that are not scaled yet.
+    They are linear in the gradient of a scalar loss. float16 is too narrow for gradients that are not scaled yet, which
+    a graph may want that was recorded without.
     """
-    wanted = any(t is not None and t.requires_grad for t in (given.input, given.weight, given.bias))
-    return torch.is_grad_enabled() and wanted and given.reduction != "none" and given.input.dtype != torch.float16
+    if given.reduction == "none":
+        return False
+    if torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (given.input, given.weight, given.bias)
+    ):
+        return given.input.dtype != torch.float16
+    if torch._C._are_functorch_transforms_active():  # a mapped tensor does not say what it requires
+        return False
+    return given.input.dtype != torch.float16 or not is_watched()
 
 
 def _with_gradients(given: Arguments) -> tuple[Any, Sequence[Any] | None]:
     """The loss, and what the operator was called with if nobody else had to know of the call."""
-    bias, mean = given.bias, given.reduction == "mean"
+    bias, mean, follows = given.bias, given.reduction == "mean", torch.is_grad_enabled()
     arguments = (
         given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
-        given.input.requires_grad, given.weight.requires_grad, *given.options(), given.token_weight,
+        follows and given.input.requires_grad, follows and given.weight.requires_grad, *given.options(),
+        given.token_weight,
         normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
-        bias is not None and bias.requires_grad, given.return_stats,
+        bias is not None and follows and bias.requires_grad, given.return_stats,
     )  # fmt: skip
     if not given.return_stats and can_be_alone(arguments):
         return differentiable_loss(arguments), arguments

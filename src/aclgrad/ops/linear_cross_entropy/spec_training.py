@@ -108,6 +108,11 @@ def wide(name: str) -> Rule:
     return check
 
 
+def differentiates(call: Call) -> bool:
+    """Whether a gradient is wanted of `loss_and_gradients`."""
+    return any(call[f"{name}_grad"] is not None for name in ("input", "weight", "bias"))
+
+
 def needs_predicted(call: Call) -> bool:
     """Whether the gradient needs the own target's logit itself."""
     return bool(call["wants_statistics"] or call["softcap"])

@@ -24,6 +24,7 @@ from aclgrad.cpu.gemm import gemm_for
 
 from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
+from ..spec_training import differentiates
 from .choose import kept_tokens, training_parts
 from .gradient_plan import plan_gradient
 from .losses import MEASURED, Losses, Vectors, wide_of
@@ -52,7 +53,7 @@ class LossAndGradients:
         found = self._losses.vectors
         self._share = Vectors(call, ("grad",), scratch)
         self._slopes = None
-        if features or call["bias_grad"] is not None:
+        if differentiates(call) and (features or call["bias_grad"] is not None):
             metas = {**dict.fromkeys(READ), **{name: found.metas[name] for name in MEASURED}}
             self._slopes = Slopes(call, self._share.metas["grad"], metas, scratch, kept.tokens, parts)
         self._shared = scratch.size
@@ -85,7 +86,7 @@ class LossAndGradients:
         )
         target, loss = given["target"].data_ptr(), given["loss"].data_ptr()
         self._reduce(1, target, found["losses"], weights, normalizer, loss, grad["grad"])
-        if self._slopes is None:  # without features there is nothing in them
+        if self._slopes is None:  # nothing is wanted, or without features there is nothing in it
             return
         tops, logits = behind.data_ptr(), (behind if kept is None else kept).data_ptr()
         behind_tops = behind[self._losses.measure.kept_bytes :]
@@ -94,7 +95,7 @@ class LossAndGradients:
     def describe(self) -> str:
         """In words."""
         kept = "logits kept in the memory of weight_grad" if self._keeps else "logits computed twice"
-        gradient = "no features, so no gradient" if self._slopes is None else self._slopes.gradient.describe()
+        gradient = "none" if self._slopes is None else self._slopes.gradient.describe()
         return f"{kept}; statistics: {self._losses.measure.describe()}; gradient: {gradient}"
 
 
