@@ -21,6 +21,7 @@ from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import gemm_for, share_grid
 from aclgrad.cpu.lanes import address_of, pointer_at, pointer_to
 from aclgrad.cpu.procedures import named
+from aclgrad.cpu.steps import Place, Step
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.workspace import ThreadWorkspace
 
@@ -253,6 +254,11 @@ class Gradient:
         addresses = [base if address is None else address for address in operands]
         results = [base if out is None else out.data_ptr() for out in outs]
         self._kernel(self._workspace.threads(workspace), base, *addresses, *results)
+
+    def step(self, operands: GradientOperands, outs: Sequence[Place | None], base: Place) -> Step:
+        """The same as a step; the operands are places, and the workspace begins at `base`."""
+        places = [base if place is None else place for place in (*operands, *outs)]
+        return Step(self._kernel, [base, *places], self._workspace)
 
     def describe(self) -> str:
         """In words."""

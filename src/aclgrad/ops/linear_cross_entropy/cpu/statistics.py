@@ -23,6 +23,7 @@ from aclgrad.cpu.gemm import gemm_for
 from aclgrad.cpu.lanes import address_of, apart, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.reductions import LANES, largest
+from aclgrad.cpu.steps import Place, Step
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
@@ -280,6 +281,11 @@ class Statistics:
         base = workspace.data_ptr()
         addresses = (base if address is None else address for address in operands)
         self._kernel(self._workspace.threads(workspace), base, *addresses)
+
+    def step(self, operands: StatisticsOperands, base: Place) -> Step:
+        """The same as a step; the operands are places, and the workspace begins at `base`."""
+        places = [base if place is None else place for place in operands]
+        return Step(self._kernel, [base, *places], self._workspace)
 
     def describe(self) -> str:
         """In words."""
