@@ -26,6 +26,7 @@ from benchmarks.training import trainings
 from rich.console import Console
 
 from aclgrad.core import backends
+from aclgrad.core.known import Known
 from aclgrad.core.memory import tensors_in
 from aclgrad.core.registry import lookup, operators
 from aclgrad.testing.cases import BENCH, SMOKE, Cost, suite
@@ -67,7 +68,7 @@ def wrong_kernel(monkeypatch):
     right = backends.BACKENDS["cpu"]
     monkeypatch.setitem(backends.BACKENDS, "cpu", lambda call: Wrong(right(call)))
     for operator in operators():
-        monkeypatch.setattr(operator, "_plans", {})
+        monkeypatch.setattr(operator, "_plans", Known())
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -91,7 +92,7 @@ def test_a_kernel_that_raises_is_red_and_the_others_still_run(monkeypatch):
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setitem(backends.BACKENDS, "cpu", broken)
-    monkeypatch.setattr(lookup("hardsigmoid_backward"), "_plans", {})
+    monkeypatch.setattr(lookup("hardsigmoid_backward"), "_plans", Known())
     row = run(smoke("hardsigmoid_backward"), DEVICE, GLANCE)
     assert not row.gate.passed and row.gate.text == "ZeroDivisionError: on purpose" and row.main is None
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 import aclgrad
 from aclgrad.core.backends import BACKENDS
+from aclgrad.core.known import Known
 from aclgrad.core.registry import aclnn_operators, lookup
 from aclgrad.frontends.capi import build
 from aclgrad.frontends.cli import app, main, native
@@ -128,7 +129,7 @@ def test_backends_and_devices_are_refused_before_anything_runs(call, monkeypatch
     monkeypatch.setattr(MODULE, "report", lambda *_, **__: pytest.fail("it runs"))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("aclgrad.gpu.backend.interpreting", lambda: False)
-    monkeypatch.setattr(lookup("lstm"), "_plans", {})  # made while Triton interprets
+    monkeypatch.setattr(lookup("lstm"), "_plans", Known())  # made while Triton interprets
     for words, told in (
         (("selftest", "--backend", "nosuch"), "--backend: 'nosuch' is no backend, expected cpu or triton or reference"),
         (("selftest", "lstm", "--backend", "triton"), "--backend: lstm: triton: runs on CUDA tensors"),

@@ -8,6 +8,7 @@ from test_contract import legal, refusals
 
 from aclgrad import acl, aclnn
 from aclgrad.core.errors import NullArgument
+from aclgrad.core.known import Known
 from aclgrad.frontends.aclnn.executor import EXECUTORS
 from aclgrad.testing import program
 from aclgrad.testing.cases import DOCUMENT, EDGE, SMOKE, suite
@@ -113,7 +114,7 @@ def test_formats(device):
 
 def test_a_private_format_of_an_lstm_is_refused_on_950_only(running, monkeypatch, caplog):
     device = Device(running, next(o for o in ACLNN if o.spec.name == "lstm"))
-    monkeypatch.setattr(device.operator, "_plans", {})
+    monkeypatch.setattr(device.operator, "_plans", Known())
     handles = [reformatted(running, device.args["input"], 29), *device.handles[1:]]
     assert device.first(*handles, *device.out_handles)[2] == 0
     assert "input has the private format 29" in caplog.text

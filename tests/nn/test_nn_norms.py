@@ -217,3 +217,17 @@ def test_transforms():
         leaves = (xs[0].clone().requires_grad_(), *(p.detach().requires_grad_() for p in ours.parameters()))
         torch.autograd.gradcheck(call, leaves, fast_mode=True)
         torch.autograd.gradgradcheck(call, leaves, fast_mode=True)
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("training", [True, False])
+def test_the_output_may_be_written_over(training):
+    """As nn.ReLU(inplace=True) does behind most batch norms."""
+    module = nn.Sequential(aclgrad.nn.convert(norm().train(training)), nn.ReLU(inplace=True))
+    x = batch(4, 5)
+    found = torch.autograd.grad(module(x).square().sum(), [x, *module.parameters()])
+    expected = torch.autograd.grad(torch.relu(module[0](x)).square().sum(), [x, *module.parameters()])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    _, slope = func.vjp(lambda x: torch.relu_(module[0].eval()(x)), x)
+    assert slope(torch.ones(6, C, 4, 5))[0].shape == x.shape

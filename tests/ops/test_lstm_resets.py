@@ -8,6 +8,7 @@ import torch
 
 from aclgrad.core.backends import widen
 from aclgrad.core.devices import described
+from aclgrad.core.known import Known
 from aclgrad.core.memory import Scratch, tensors_in
 from aclgrad.core.spec import F16, F32, F64
 from aclgrad.ops.lstm import reference, spec, spec_resets
@@ -137,7 +138,7 @@ def test_launches_per_step(product, dtype, monkeypatch):
                 (FORWARD, reference.lstm_with_resets, forward),
                 (BACKWARD, reference.lstm_with_resets_backward, args),
             ):
-                monkeypatch.setattr(operator, "_plans", {})
+                monkeypatch.setattr(operator, "_plans", Known())
                 check(operator, formula, given, "triton")
 
 

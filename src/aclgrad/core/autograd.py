@@ -49,9 +49,9 @@ def require_no_tangents(values: Sequence[Any]) -> None:
 
 def count_writes(written: Sequence[torch.Tensor]) -> None:
     """Tell autograd what was written over, so that a gradient which still needs the old values is refused."""
-    for tensor in written:
-        if not tensor.is_inference():
-            torch.autograd.graph.increment_version(tensor)
+    counted = [tensor for tensor in written if not tensor.is_inference()]
+    if counted:
+        torch.autograd.graph.increment_version(counted)
 
 
 def by_formula(formula: Formula) -> Gradient:

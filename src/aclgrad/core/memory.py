@@ -21,9 +21,17 @@ KEPT_WORKSPACE = 32 << 20  # bytes: what is larger the C library maps by itself,
 EXACT_CHECK_WORK = 100_000  # steps numpy may spend on deciding whether two interleaved views share an element
 
 
+_CPU = torch.device("cpu")
+_empty_on_cpu: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
+
+
 def empty(meta: Meta) -> torch.Tensor:
-    """An uninitialised tensor with this metadata."""
-    return torch.empty_strided(meta.shape, meta.strides, dtype=meta.dtype, device=meta.device)
+    """An uninitialised tensor with this metadata; a fake one under a mode that makes such."""
+    shape, strides, dtype, device, _ = meta
+    if device == _CPU and _empty_on_cpu is not None and not torch._C._len_torch_dispatch_stack():
+        made: torch.Tensor = _empty_on_cpu(tuple(shape), tuple(strides), dtype)  # past the dispatcher
+        return made
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 class _Kept(threading.local):

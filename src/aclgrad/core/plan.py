@@ -7,7 +7,7 @@ call is plan + allocate + launch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch.autograd import profiler
@@ -16,16 +16,18 @@ from torch.utils._python_dispatch import _disable_current_modes
 from . import memory
 from .autograd import count_writes
 from .backends import Launch, Skipped, choose, total_bytes
-from .binding import fingerprint, take
-from .dispatch import NotInMemory, dispatched, is_watched, require_memory, wants_dispatch
+from .binding import take
+from .dispatch import NotInMemory, all_in_memory, dispatched, is_watched, require_memory, wants_dispatch
 from .errors import InvalidArgument
+from .known import Known
 from .meta import Meta, Value
 from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_themselves
 from .spec import Call, OpSpec, OutList, Param
 
-PLAN_CACHE_SIZE = 2048
-
 T = TypeVar("T")
+
+_DIRECT = (True, None, False, False, None, False)
+"""What stands beside the arguments of a plan for `direct`; see `Operator.plan`."""
 
 
 class Plan:
@@ -41,8 +43,9 @@ class Plan:
         self.device = call.device
         self.remark = call.spec.remark(call)
         self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])
-        self._arg_spans = [meta.span for _, meta in call.metas(*(arg.name for arg in call.spec.args))]
-        self._out_spans = [meta.span for _, meta in call.metas(*call.spec.out_names)]
+        self._arg_spans, self._out_spans = (
+            _spans([call[param.name] for param in params]) for params in (call.spec.args, call.spec.outs)
+        )
 
     def describe(self) -> str:
         """What runs and why, in words: the backend, its workspace, and what the launch says of itself.
@@ -71,9 +74,16 @@ class Plan:
             ]
         )
 
-    def refuse_aliases(self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:
-        """Raise if an output shares memory with anything it must not; usually decided by address ranges alone."""
-        touched = _ranges(args, self._arg_spans) + _ranges(outs, self._out_spans)
+    def refuse_aliases(
+        self, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None, *, fresh: bool = False
+    ) -> None:
+        """Raise if an output shares memory with anything it must not; usually decided by address ranges alone.
+
+        Outputs that are `fresh` share none.
+        """
+        touched = _ranges(args, self._arg_spans)
+        if not fresh:
+            touched += _ranges(outs, self._out_spans)
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
         touched.sort()
@@ -94,10 +104,25 @@ def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([None if meta is None else _empty(meta) for meta in metas])
 
 
-def _ranges(values: Sequence[Any], spans: Sequence[int]) -> list[tuple[int, int]]:
-    """(first byte, one past the last) of every non-empty tensor among the values, whose spans are known in order."""
-    starts = [tensor.data_ptr() for tensor in memory.tensors_in(values)]
-    return [(start, start + span) for start, span in zip(starts, spans, strict=True) if span]
+Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, list[int]]]]
+"""(position, bytes) of every non-empty tensor; (position, bytes of all members) of every list."""
+
+
+def _spans(values: Sequence[Any]) -> Spans:
+    """Those of these metadata."""
+    alone = [(k, value.span) for k, value in enumerate(values) if type(value) is Meta and value.span]
+    lists = [(k, value) for k, value in enumerate(values) if type(value) is tuple]
+    return alone, [(k, [meta.span for meta in members if type(meta) is Meta]) for k, members in lists]
+
+
+def _ranges(values: Sequence[Any], spans: Spans) -> list[tuple[int, int]]:
+    """(first byte, one past the last) of every non-empty tensor among the values."""
+    alone, lists = spans
+    found = [(start := values[k].data_ptr(), start + span) for k, span in alone]
+    for k, members in lists:
+        starts = [tensor.data_ptr() for tensor in memory.tensors_in(values[k])]
+        found += [(start, start + span) for start, span in zip(starts, members, strict=True) if span]
+    return found
 
 
 def _empty(meta: Any) -> Any:
@@ -116,16 +141,14 @@ class Remembered(Generic[T]):
 
     def __init__(self, make: Callable[..., T], operator: Operator) -> None:
         self._make, self._operator = make, operator
-        self._made: dict[Any, T] = {}
+        self._made: Known[T] = Known()
 
     def __call__(self, args: Sequence[Any], *beside: Any) -> T:
         """For these arguments of the operator, all of them, and what `make` takes beside."""
-        key = (fingerprint(args), *beside)
-        found = self._made.get(key)
+        found = self._made.find(args, *beside)
         if found is None:
-            if len(self._made) >= PLAN_CACHE_SIZE:
-                self._made.clear()
-            found = self._made[key] = self._make(self._operator.judge(args)[0], *beside)
+            found = self._make(self._operator.judge(args)[0], *beside)
+            self._made.keep(found, args, *beside)
         return found
 
 
@@ -140,7 +163,8 @@ class Operator:
         self.spec = spec
         self.__name__ = spec.name
         self._arity = len(spec.args)
-        self._plans: dict[Any, Plan] = {}
+        self._updates = bool(spec.updated)
+        self._plans: Known[Plan] = Known()
 
     def __repr__(self) -> str:
         return f"<operator {self.spec.name}{f' = {self.spec.aclnn}' if self.spec.aclnn else ''}>"
@@ -159,18 +183,29 @@ class Operator:
         except NotInMemory:
             return dispatched(self, args, out, backend, asked)
 
+    def direct(self, args: Sequence[Any]) -> Any:
+        """What `run` returns, gradients aside, or None where torch's dispatcher has to know of the call.
+
+        Past it goes what is a value in memory and nobody traces; a call that is recognised is one of such values.
+        """
+        if is_watched():
+            return None
+        plan = self._plans.recognise(args, *_DIRECT)
+        if plan is None:
+            if not all_in_memory(args):
+                return None
+            plan = self.plan(args)
+        return self._launch(plan, args, None)
+
     def run(self, args: Sequence[Any], out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
         """Plan, allocate what is not given in `out`, launch."""
-        if out is None:
-            plan = self.plan(args, backend=backend, asked=asked)
-            outs = plan.allocate()
-            if self.spec.updated:
-                plan.refuse_aliases(args, outs)
-        else:
-            given = self.given(out)
-            plan = self.plan(args, given, backend=backend, asked=asked)
-            outs = plan.allocate(given)
-            plan.refuse_aliases(args, outs)
+        given = None if out is None else self.given(out)
+        return self._launch(self.plan(args, given, backend=backend, asked=asked), args, given)
+
+    def _launch(self, plan: Plan, args: Sequence[Any], given: Sequence[Any] | None) -> Any:
+        outs = plan.allocate(given)
+        if self._updates or given is not None:
+            plan.refuse_aliases(args, outs, fresh=given is None)
         if self.spec.value_rule is not None and plan.device.type == "cpu":
             self.spec.value_rule(args)
         scratch = plan.workspace()
@@ -180,7 +215,7 @@ class Operator:
         else:
             plan.launch(args, outs, scratch)
         memory.give_back(scratch)
-        if out is not None or self.spec.updated:
+        if self._updates or given is not None:
             count_writes(memory.tensors_in(self.spec.written(args, outs)))
         return outs[0] if len(outs) == 1 else outs
 
@@ -198,21 +233,16 @@ class Operator:
         """The plan of this call; from the cache when a call with the same metadata was planned before."""
         if len(args) < self._arity:
             args = self.spec.completed(args)
-        key: Any = (fingerprint(args), None if outs is None else fingerprint(outs), backend, asked, strict, soc, binary)
-        try:
-            plan = self._plans.get(key)
-        except TypeError:  # of something that cannot be hashed the takers will say what it is
-            plan, key = None, None
+        given = args if outs is None else (*args, *outs)
+        beside = (outs is None, backend, asked, strict, soc, binary)
+        plan = self._plans.find(given, *beside)
         if plan is None:
             call, produced = self.judge(args, outs, asked, strict, soc, binary)
             self._require_memory(args, outs, strict)
             with _disable_current_modes():  # what a plan allocates is real, whoever replaces tensors around it
                 skipped = binary and self.spec.skipped(call)
                 plan = Plan(call, produced, *(("none", Skipped()) if skipped else choose(call, backend)))
-            if len(self._plans) >= PLAN_CACHE_SIZE:
-                self._plans.clear()
-            if key is not None:
-                self._plans[key] = plan
+            self._plans.keep(plan, given, *beside)
         return plan
 
     def _require_memory(self, args: Sequence[Any], outs: Sequence[Any] | None, strict: bool) -> None:

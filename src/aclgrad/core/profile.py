@@ -8,9 +8,8 @@ A contract lists its differences (`OpSpec.differences`); docs/profiles.md is mad
 
 from __future__ import annotations
 
-import os
-
 from .errors import AclgradError, InvalidArgument, NullArgument
+from .settings import setting
 from .spec import Call, Rule
 
 NOTHING = "success; nothing is written"
@@ -19,10 +18,12 @@ NOTHING = "success; nothing is written"
 VARIABLE = "ACLGRAD_PROFILE"
 DOCUMENT, BINARY = "document", "binary"
 
+_asked = setting(VARIABLE)
+
 
 def current_profile() -> str:
     """The profile that the environment asks for."""
-    profile = os.environ.get(VARIABLE) or DOCUMENT
+    profile = _asked() or DOCUMENT
     if profile not in (DOCUMENT, BINARY):
         raise InvalidArgument(f"{VARIABLE} is {profile!r}, expected {DOCUMENT} or {BINARY}", VARIABLE)
     return profile

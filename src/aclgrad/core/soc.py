@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
 
 from .errors import InvalidArgument, Unsupported
+from .settings import setting
 from .spec import BF16, Call, Rule
 
 DEFAULT_SOC = "Ascend910B"
 ATLAS_A2, ATLAS_A3, ATLAS_950 = "Ascend910B", "Ascend910_93", "Ascend950"
 
+_named = setting("ACLGRAD_SOC")
+
 
 def current_soc() -> str:
     """The name of the imitated chip."""
-    return _checked(os.environ.get("ACLGRAD_SOC") or DEFAULT_SOC)
+    return _checked(_named() or DEFAULT_SOC)
 
 
 @cache

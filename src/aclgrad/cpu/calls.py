@@ -137,7 +137,7 @@ class CallTable:
         self._status = ctypes.c_int64(0)
         self._one_at_a_time = Lock()
         kernel = compile_kernel(_walk, (*[torch.int64] * 4, int, int))
-        self._run = kernel.alone(
+        self._run = kernel.fixed(
             ctypes.addressof(self._bases), ctypes.addressof(self._status), self._places.ctypes.data,
             self._parts.ctypes.data, len(open_words), len(parts),
         )  # fmt: skip
@@ -148,5 +148,5 @@ class CallTable:
             if bases:
                 self._bases[:] = bases
             self._status.value = 0
-            self._run()
+            self._run(1)
             return self._status.value

@@ -13,8 +13,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Callable
-from functools import cache, partial
+from copy import copy
+from functools import cache
 from threading import Thread
 from typing import Any
 
@@ -51,30 +51,37 @@ class Kernel:
     by None or THREAD_GROUP are not passed. May be called from several threads at once.
     """
 
-    __slots__ = ("_address", "_alone", "_code", "_pack")
+    __slots__ = ("_address", "_alone", "_code", "_format", "_pack", "_tail")
 
     def __init__(self, function: Any, signature: Signature) -> None:
         self._code = entry(function, signature)  # keeps the machine code alive
         self._address = self._code.address
         self._alone = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self._address)
-        self._pack = struct.Struct(packing(signature)).pack
+        self._format = packing(signature)
+        self._pack, self._tail = struct.Struct(self._format).pack, b""
+
+    def fixed(self, *last: float) -> Kernel:
+        """The kernel with its last arguments given: those that a plan knows are packed once."""
+        made = copy(self)
+        size = len(self._format) - len(last)  # a letter each, behind one for the byte order
+        made._format = self._format[:size]
+        made._tail = struct.Struct(f"={self._format[size:]}").pack(*last) + self._tail
+        made._pack = struct.Struct(made._format).pack
+        return made
 
     def __call__(self, threads: int, *args: float) -> None:
         """Run on `threads` threads, this one among them."""
+        packed = self._pack(*args) + self._tail
         if threads == 1:
-            self._alone(ALONE + self._pack(*args))
+            self._alone(ALONE + packed)
             return
         counters = _BarrierCounters()
         library = openmp()
         if library is None:
-            self._python_threads(threads, ctypes.addressof(counters), self._pack(*args))
+            self._python_threads(threads, ctypes.addressof(counters), packed)
         else:
             head = HEADER.pack(-1, 0, library.thread, library.threads, ctypes.addressof(counters), _yielding())
-            library.parallel(self._address, head + self._pack(*args), threads, 0)
-
-    def alone(self, *args: float) -> Callable[[], None]:
-        """The call on this thread alone with these arguments, to be made any number of times."""
-        return partial(self._alone, ALONE + self._pack(*args))
+            library.parallel(self._address, head + packed, threads, 0)
 
     def _python_threads(self, threads: int, counters: int, args: bytes) -> None:
         blocks = [HEADER.pack(index, threads, 0, 0, counters, _yielding()) + args for index in range(threads)]

@@ -28,7 +28,11 @@ class ThreadWorkspace(NamedTuple):
 
     def threads(self, workspace: torch.Tensor) -> int:
         """How many threads run with this workspace now."""
-        return min(thread_count(self.work, self.grain), (workspace.numel() - self.shared) // self.each)
+        return self.threads_in(workspace.numel())
+
+    def threads_in(self, room: int) -> int:
+        """The same for a workspace of so many bytes."""
+        return min(thread_count(self.work, self.grain), (room - self.shared) // self.each)
 
     def describe(self) -> str:
         """How many threads would run now."""

@@ -7,9 +7,9 @@ goes on to the next one. So have these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._functorch import autograd_function
@@ -19,7 +19,8 @@ from torch.autograd.function import _SingleLevelFunction
 from ..core.autograd import Gradient, has_tangents
 from ..core.dispatch import all_in_memory, is_watched
 
-Counts = list[int | None]  # of values: how many members one has that is a list, None for one that is not
+Counts: TypeAlias = "list[int | None] | None"
+"""Of values: how many members one has that is a list, None for one that is not; None where no value is a list."""
 
 
 def register_autograd(
@@ -101,24 +102,27 @@ class _Node(_SingleLevelFunction):
             found = backward(ctx, *_nested(grads, returned))
         finally:
             ctx.needs_input_grad = wanted
-        gradients: list[Any] = [None]  # of the call
-        for value, count in zip(found if isinstance(found, tuple | list) else (found,), given, strict=True):
-            gradients += [value] if count is None else value or [None] * count
-        return tuple(gradients)
+        gradients = found if isinstance(found, tuple | list) else (found,)
+        if given is not None:
+            pairs = zip(gradients, given, strict=True)
+            gradients = [g for value, n in pairs for g in ([value] if n is None else value or [None] * n)]
+        return None, *gradients  # the first is the call
 
 
-def _flat(values: Iterable[Any]) -> tuple[list[Any], Counts]:
+def _flat(values: Sequence[Any]) -> tuple[Sequence[Any], Counts]:
     """The values, members of lists one by one, and how to find them again."""
+    counts = [len(value) if isinstance(value, list | tuple) else None for value in values]
+    if not any(count is not None for count in counts):
+        return values, None
     flat: list[Any] = []
-    counts: Counts = []
-    for value in values:
-        is_list = isinstance(value, list | tuple)
-        flat += value if is_list else [value]
-        counts.append(len(value) if is_list else None)
+    for value, count in zip(values, counts, strict=True):
+        flat += [value] if count is None else value
     return flat, counts
 
 
-def _nested(flat: Iterable[Any], counts: Counts) -> list[Any]:
+def _nested(flat: Sequence[Any], counts: Counts) -> Sequence[Any]:
     """The values that `_flat` had."""
+    if counts is None:
+        return flat
     members = iter(flat)
     return [next(members) if count is None else list(islice(members, count)) for count in counts]

@@ -16,8 +16,9 @@ from ...core.meta import Meta
 from ...core.plan import Operator, Plan
 from ...core.profile import BINARY, current_profile
 from ...core.soc import current_soc
-from ...core.spec import BoolArray, OpSpec, Param, TensorList
+from ...core.spec import BoolArray, InOut, OpSpec, Out, Param, TensorList
 from ...core.spec import OutList as OutListParam
+from ...core.spec import Tensor as TensorParam
 from ..acl import dumping, findings
 from ..acl.arguments import size_t
 from ..acl.blocks import DEVICE
@@ -32,6 +33,8 @@ from .checked import Bound
 
 SMALL_BYTES = 1 << 17
 """Work on less than this runs in the calling thread when its stream is idle."""
+
+_OF_ONE_TENSOR = (TensorParam, InOut, Out)
 
 Plain = tuple[Param, torch.Tensor, Meta]
 
@@ -167,6 +170,8 @@ def resolve(param: Param, value: Any) -> Any:
     """What an argument of the aclnn door stands for: a handle becomes its object, a null handle None."""
     if value is None or isinstance(value, torch.Tensor):
         return value
+    if type(param) in _OF_ONE_TENSOR:
+        return _tensor(param.aclnn, value)
     if isinstance(param, TensorList | OutListParam):
         if isinstance(value, list | tuple):
             return [_tensor(f"{param.aclnn}[{k}]", item) for k, item in enumerate(value)]
@@ -175,7 +180,7 @@ def resolve(param: Param, value: Any) -> Any:
         return value
     if isinstance(param, BoolArray) and _is_handle(value):
         return BOOL_ARRAYS.get(value, param.aclnn).values if value else None
-    return _tensor(param.aclnn, value) if hasattr(param, "dtypes") else value
+    return value
 
 
 def _tensor(label: str, value: Any) -> Any:
@@ -188,11 +193,12 @@ def _tensor(label: str, value: Any) -> Any:
 def _unwatched(spec: OpSpec, args: Sequence[Any], outs: Sequence[Any]) -> list[torch.Tensor]:
     """What is written to of torch's own tensors, none of which autograd may follow: it would not see the write."""
     written = spec.written(args, outs)
-    if wants_gradient(written):
+    tensors = memory.tensors_in(written)
+    if wants_gradient(tensors):
         named = zip(spec.written_names, written, strict=True)
         label = next(spec.params[name].aclnn for name, value in named if wants_gradient((value,)))
         raise InvalidArgument(f"{label} requires a gradient, expected detach() of it: autograd sees no write", label)
-    return memory.tensors_in(written)
+    return tensors
 
 
 def _is_handle(value: Any) -> bool:

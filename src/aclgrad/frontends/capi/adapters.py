@@ -12,6 +12,7 @@ import struct
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from ... import acl as _acl  # noqa: F401  # the runtime's functions become known
@@ -68,7 +69,7 @@ def adapter(prototype: Prototype) -> Function:
     function = SPECIAL.get(prototype.name, FUNCTIONS[prototype.name])
     if all(param.role is Role.VALUE for param in prototype.params):
         return function
-    readers = [_reader(prototype, index) for index in _indices(prototype, Role.VALUE, Role.TEXT, Role.ARRAY)]
+    read = _reader_of_all(prototype)
     slots = [_Slot(index, prototype.params[index]) for index in _indices(prototype, Role.OUT, Role.OUT_ARRAY)]
     code_of = runtime_code if prototype.returns == "aclError" else aclnn_status
     returns_code = prototype.returns in ("aclError", "aclnnStatus")
@@ -76,7 +77,7 @@ def adapter(prototype: Prototype) -> Function:
     def call(*words: Any) -> Any:
         try:
             _check_room(slots, words)
-            values = [read(words) for read in readers]
+            values = read(words)
         except AclgradError as fault:
             code = refusal(prototype.name, fault, code_of)
             return code if returns_code else 0
@@ -94,6 +95,15 @@ def adapter(prototype: Prototype) -> Function:
 
 def _indices(prototype: Prototype, *roles: Role) -> list[int]:
     return [index for index, param in enumerate(prototype.params) if param.role in roles]
+
+
+def _reader_of_all(prototype: Prototype) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What turns the words of a call into all Python arguments."""
+    indices = _indices(prototype, Role.VALUE, Role.TEXT, Role.ARRAY)
+    if len(indices) > 1 and indices == _indices(prototype, Role.VALUE):
+        return itemgetter(*indices)
+    readers = [_reader(prototype, index) for index in indices]
+    return lambda words: [read(words) for read in readers]
 
 
 def _reader(prototype: Prototype, index: int) -> Reader:

@@ -32,6 +32,8 @@ def require_shape(name: str, value: object, expected: Sequence[int | None], symb
     require_tensor(name, value)
     assert isinstance(value, Tensor)  # as just required
     shape = value.shape
+    if shape == tuple(expected):
+        return
     if len(shape) != len(expected) or any(e is not None and s != e for s, e in zip(shape, expected, strict=True)):
         sizes = ", ".join("*" if size is None else str(size) for size in expected)
         raise InvalidArgument(f"{name} has shape {list(shape)}, expected [{sizes}] = {symbols}", name)

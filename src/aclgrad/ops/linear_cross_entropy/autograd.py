@@ -8,14 +8,16 @@ the logits once more. What is differentiated again is the textbook formula, with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...core.autograd import Gradient, again
-from ...core.dispatch import is_plain
+from ...core.dispatch import is_plain, wants_gradient
 from ...core.plan import Operator
+from ...core.spec import Tensor as TensorParam
 from ...core.textbook import textbook
 from .scale import scale_
 from .spec_training import OF_TOKENS, OPTIONS, STATISTICS, counts, losses, together
@@ -44,40 +46,58 @@ def _given(ctx: Any) -> dict[str, Any]:
     return {**ctx.given, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
 
 
-def loss_with_gradients(*arguments: Any) -> Tensor | None:
-    """The loss of `loss_and_gradients`, past torch's dispatcher; None where that has to know of the call."""
-    tensors = [value for value in arguments if isinstance(value, Tensor)]
-    if not is_plain(*tensors) or torch._C._are_functorch_transforms_active():  # no compiler sees the second
-        return None
-    return Together.apply(arguments, *(arguments[k] for k in FOLLOWED))  # type: ignore[no-any-return, no-untyped-call]
+def can_be_alone(arguments: Sequence[Any]) -> bool:
+    """Whether the loss of `loss_and_gradients` may be had past torch's dispatcher: nobody has to know of the call."""
+    return not torch._C._are_functorch_transforms_active() and is_plain(
+        *[value for value in arguments if isinstance(value, Tensor)]
+    )
+
+
+def differentiable_loss(arguments: Sequence[Any]) -> Tensor:
+    """The loss of `loss_and_gradients` for these arguments, none of which `can_be_alone` objects to."""
+    followed = FOLLOWED_OF(arguments)
+    if wants_gradient(followed):
+        return Together.apply(arguments, *followed)  # type: ignore[no-any-return, no-untyped-call]
+    return together.run(arguments)[0]  # type: ignore[no-any-return]
 
 
 FOLLOWED = [TOGETHER.index(name) for name in (*MATRICES, "token_weight", "normalizer")]
+FOLLOWED_OF = itemgetter(*FOLLOWED)
+TENSORS = [k for k, param in enumerate(together.spec.args) if isinstance(param, TensorParam)]
+TENSORS_OF = itemgetter(*TENSORS)
+SAVED = (*(TOGETHER[k] for k in TENSORS), "loss", "losses")
+MADE = [together.spec.out_names.index(f"{name}_grad") for name in MATRICES]
+MADE_OF, LOSSES_AT = itemgetter(*MADE), together.spec.out_names.index("losses")
 
 
 class Together(torch.autograd.Function):
     """The loss alone; what it is differentiated with waits in the node."""
 
     @staticmethod
-    def forward(ctx: Any, arguments: tuple[Any, ...], *_: Tensor | None) -> Tensor:
+    def forward(ctx: Any, arguments: Sequence[Any], *followed: Tensor | None) -> Tensor:
         """`arguments`: those of the op, which asks for no statistics; and those that are `FOLLOWED` once more."""
         output = together.run(arguments)
-        found = {name: value for name, value in zip(together.spec.out_names, output, strict=True) if value is not None}
-        _keep(ctx, TOGETHER, arguments, found)
-        ctx.gradients = [found.get(f"{name}_grad") for name in MATRICES]
-        return found["loss"]  # type: ignore[no-any-return]
+        loss: Tensor = output[0]
+        normalizer = followed[-1]
+        ctx.given = [None if isinstance(value, Tensor) else value for value in arguments]
+        ctx.save_for_backward(*TENSORS_OF(arguments), None if normalizer is None else loss, output[LOSSES_AT])
+        ctx.set_materialize_grads(False)
+        ctx.gradients = MADE_OF(output)
+        return loss
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, grad: Tensor | None) -> Any:
         """Of the followed arguments, in their order; can be differentiated."""
         wanted = ctx.needs_input_grad
+        saved = ctx.saved_tensors  # raises if one was written to
+        gradients = ctx.gradients
+        if gradients is not None and grad is not None and not torch.is_grad_enabled() and not any(wanted[4:]):
+            ctx.gradients = None  # they are used up
+            return None, *_scaled(gradients, grad, wanted[1:4]), None, None
+        given = {**dict(zip(TOGETHER, ctx.given, strict=True)), **dict(zip(SAVED, saved, strict=True))}
         needs = dict(zip(FOLLOWED, wanted[1:], strict=True))
-        ctx.needs_input_grad = tuple([needs.get(k, False) for k in range(len(TOGETHER))])
-        try:
-            found = _loss(ctx, *gradients, *[None] * (len(together.spec.outs) - len(gradients)))
-        finally:
-            ctx.needs_input_grad = wanted
-        return None, *(found[k] for k in FOLLOWED)
+        found = _loss(ctx, TOGETHER, given, [needs.get(k, False) for k in range(len(TOGETHER))], {"loss": grad})
+        return None, *FOLLOWED_OF(found)
 
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
@@ -86,37 +106,51 @@ def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor])
     ctx.gradients = [found[f"{name}_grad"] for name in MATRICES]
 
 
-def _loss(ctx: Any, *upstream: Tensor | None) -> Any:
+def _loss_of_op(ctx: Any, *upstream: Tensor | None) -> Any:
     of = dict(zip(together.spec.out_names, upstream, strict=True))
-    needs = dict(zip(ctx.names, ctx.needs_input_grad, strict=True))
-    grad, of_tokens = of["loss"], [of[name] for name in OF_TOKENS]
+    return _loss(ctx, ctx.names, _given(ctx), ctx.needs_input_grad, of)
+
+
+def _loss(
+    ctx: Any, names: Sequence[str], given: dict[str, Any], wanted: Sequence[bool], of: Mapping[str, Tensor | None]
+) -> Any:
+    """Gradients of the arguments of these names, from those of the outputs."""
+    needs = dict(zip(names, wanted, strict=True))
+    grad, of_tokens = of["loss"], [of.get(name) for name in OF_TOKENS]
     if grad is None and not any(g is not None for g in of_tokens):
-        return (None,) * len(ctx.names)
-    given, result = _given(ctx), dict.fromkeys(ctx.names)
+        return (None,) * len(names)
+    result: dict[str, Any] = dict.fromkeys(names)
     wants = [needs[name] for name in MATRICES]
     if any(g is not None for g in of_tokens):
         share = torch.zeros_like(given["logits_max"]) if grad is None else _share(given) * grad
         gradients: Sequence[Tensor | None] = _gradients(given, share, of_tokens, wants)
     else:
-        gradients = _scaled_gradients(ctx, given, grad, wants)
+        gradients = _scaled_gradients(ctx, names, given, grad, wants)
     result |= dict(zip(MATRICES, gradients, strict=True))
     if grad is not None and needs["token_weight"]:
         result["token_weight"] = given["losses"] * grad / _normalizer(given)
     if grad is not None and needs["normalizer"]:
         result["normalizer"] = -grad * given["loss"] / given["normalizer"]
-    return _again(ctx, together, given, upstream, result)
+    upstream = [of.get(name) for name in together.spec.out_names]
+    return _again(names, together, given, upstream, result)
 
 
 def _again(
-    ctx: Any, operator: Operator, given: Mapping[str, Any], upstream: Sequence[Any], result: Mapping[str, Any]
+    names: Sequence[str],
+    operator: Operator,
+    given: Mapping[str, Any],
+    upstream: Sequence[Any],
+    result: Mapping[str, Any],
 ) -> Any:
     """The gradients of the arguments in order, which can be differentiated."""
-    inputs, gradients = ([of[name] for name in ctx.names] for of in (given, result))
+    inputs, gradients = ([of[name] for name in names] for of in (given, result))
     return tuple(again(textbook(operator), inputs, upstream, gradients))
 
 
 @torch.no_grad()
-def _scaled_gradients(ctx: Any, given: dict[str, Any], grad: Any, wants: Sequence[bool]) -> list[Tensor | None]:
+def _scaled_gradients(
+    ctx: Any, names: Sequence[str], given: dict[str, Any], grad: Any, wants: Sequence[bool]
+) -> list[Tensor | None]:
     """Those that came with the loss."""
     gradients, ctx.gradients = ctx.gradients, None
     made = [given[f"wants_{name}_grad"] for name in MATRICES]
@@ -124,16 +158,23 @@ def _scaled_gradients(ctx: Any, given: dict[str, Any], grad: Any, wants: Sequenc
     if used_up or any(want and not there for want, there in zip(wants, made, strict=True)):  # as a graph recorded it
         anew = {**given, **{f"wants_{name}_grad": want for name, want in zip(MATRICES, wants, strict=True)}}
         anew["wants_statistics"] = False
-        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*(anew[name] for name in ctx.names))[:4]
-    return [_scaled(gradient, grad) if want else None for gradient, want in zip(gradients, wants, strict=True)]
+        _, *gradients = torch.ops.aclgrad.loss_and_gradients(*(anew[name] for name in names))[:4]
+    return _scaled(gradients, grad, wants)
 
 
-def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
+def _scaled(gradients: Sequence[Any], factor: Tensor, wants: Sequence[bool]) -> list[Tensor | None]:
     """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
-    if gradient.dim() < 2 or not is_plain(factor, gradient):
+    wanted = [gradient if want else None for gradient, want in zip(gradients, wants, strict=True)]
+    plain = is_plain(factor, *[gradient for gradient in wanted if gradient is not None])
+    if plain and factor.is_cpu and float(factor) == 1.0:  # as it nearly always is; a GPU is not asked
+        return wanted
+    return [None if gradient is None else _times(gradient, factor, in_place=plain) for gradient in wanted]
+
+
+def _times(gradient: Tensor, factor: Tensor, *, in_place: bool) -> Tensor:
+    if gradient.dim() < 2 or not in_place:
         return (gradient.to(factor.dtype) * factor).to(gradient.dtype)  # as `scale_` rounds
-    if not factor.is_cpu or float(factor) != 1.0:  # as it nearly always is; a GPU is not asked
-        scale_(gradient, factor)
+    scale_(gradient, factor)
     return gradient
 
 
@@ -180,10 +221,10 @@ def _token_losses(ctx: Any, *upstream: Tensor | None) -> Any:
     of_loss = torch.zeros_like(given["logits_max"]) if grad is None else grad
     found = _gradients(given, of_loss, of_tokens, [needs[name] for name in MATRICES])
     result |= dict(zip(MATRICES, found, strict=True))
-    return _again(ctx, losses, given, upstream, result)
+    return _again(ctx.names, losses, given, upstream, result)
 
 
 GRADIENTS = {
-    "loss_and_gradients": Gradient(_keep_gradients, _loss),
+    "loss_and_gradients": Gradient(_keep_gradients, _loss_of_op),
     "token_losses": Gradient(_keep_statistics, _token_losses),
 }

@@ -134,6 +134,7 @@ def _backward(
 
 SIZES = (19, 24, 131)
 _SOME = {"input": (True, False, False), "weight": (False, True, False), "bias": (False, False, True)}
+_NONE = (False, False, False)
 TOGETHER = (
     *_cases(_together),
     Case("sum", _together(*SIZES, mean=False), DTYPES, frozenset({SMOKE})),
@@ -143,6 +144,8 @@ TOGETHER = (
         Case(f"{name}_grad_alone", _together(*SIZES, wants=wants, options=options), DTYPES, frozenset({EDGE}))
         for (name, wants), options in zip(_SOME.items(), (PLAIN, PLAIN, EVERY), strict=True)
     ),
+    Case("loss_alone", _together(*SIZES, wants=_NONE), DTYPES, frozenset({SMOKE})),
+    Case("loss_alone_every", _together(*SIZES, wants=_NONE, options=EVERY), DTYPES, frozenset({EDGE})),
 )
 LOSSES = (*_cases(_losses), Case("alone", _losses(*SIZES, statistics=False), DTYPES, frozenset({SMOKE})))
 GRADIENT = (

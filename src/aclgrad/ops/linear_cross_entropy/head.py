@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...core.dispatch import is_watched
 from ...core.errors import InvalidArgument
 from . import written_out
 from .arguments import Arguments, checked
-from .autograd import loss_with_gradients
+from .autograd import can_be_alone, differentiable_loss
+from .prepared import calls, prepare
 from .reduction import normalizer, reduced
 from .shards.placement import ALONE, is_distributed, split_over_ranks
 
@@ -79,6 +82,15 @@ def linear_cross_entropy(
     >>> stats.entropy, stats.correct
     (tensor([2.0794, 2.0794, 2.0794]), tensor([ True, False, False]))
     """
+    alone = group is None and vocab is None and not sequence_parallel and not is_watched()
+    values = (
+        input, linear_weight, target, linear_bias, weight, token_weight, normalizer, reduction, ignore_index,
+        label_smoothing, softcap, logit_scale, z_loss, return_stats,
+    )  # fmt: skip
+    if alone:
+        prepared = calls.find(values, torch.is_grad_enabled())
+        if prepared is not None:
+            return prepared(values)
     arguments: dict[str, Any] = {
         "input": input, "linear_weight": linear_weight, "target": target, "linear_bias": linear_bias, "weight": weight,
         "reduction": reduction, "ignore_index": ignore_index, "label_smoothing": label_smoothing, "softcap": softcap,
@@ -101,31 +113,45 @@ def linear_cross_entropy(
     if given.reason:
         written_out.warn(given.reason)
         return _by_torch(given)
-    return _with_gradients(given) if _together(given) else _token_by_token(given)
+    if not _together(given):
+        return _token_by_token(given)
+    loss, called_with = _with_gradients(given)
+    if alone and called_with is not None:
+        prepare(values, given, called_with)
+    return loss
 
 
 def _together(given: Arguments) -> bool:
-    """Whether the gradients are computed with the loss, by three products in all instead of four.
+    """Whether the gradients, if any are wanted, are computed with the loss, by three products in all instead of four.
 
-    They are linear in the gradient of a scalar loss. float16 is too narrow for gradients that are not scaled yet.
+    They are linear in the gradient of a scalar loss. float16 is too narrow for gradients that are not scaled yet, which
+    a graph may want that was recorded without.
     """
-    wanted = any(t is not None and t.requires_grad for t in (given.input, given.weight, given.bias))
-    return torch.is_grad_enabled() and wanted and given.reduction != "none" and given.input.dtype != torch.float16
+    if given.reduction == "none":
+        return False
+    if torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (given.input, given.weight, given.bias)
+    ):
+        return given.input.dtype != torch.float16
+    if torch._C._are_functorch_transforms_active():  # a mapped tensor does not say what it requires
+        return False
+    return given.input.dtype != torch.float16 or not is_watched()
 
 
-def _with_gradients(given: Arguments) -> Any:
-    bias, mean = given.bias, given.reduction == "mean"
+def _with_gradients(given: Arguments) -> tuple[Any, Sequence[Any] | None]:
+    """The loss, and what the operator was called with if nobody else had to know of the call."""
+    bias, mean, follows = given.bias, given.reduction == "mean", torch.is_grad_enabled()
     arguments = (
         given.input.contiguous(), given.weight.contiguous(), given.target, given.ignore_index, mean,
-        given.input.requires_grad, given.weight.requires_grad, *given.options(), given.token_weight,
+        follows and given.input.requires_grad, follows and given.weight.requires_grad, *given.options(),
+        given.token_weight,
         normalizer(given) if mean and (given.classes is not None or given.normalizer is not None) else None,
-        bias is not None and bias.requires_grad, given.return_stats,
+        bias is not None and follows and bias.requires_grad, given.return_stats,
     )  # fmt: skip
-    alone = None if given.return_stats else loss_with_gradients(*arguments)
-    if alone is not None:
-        return alone
+    if not given.return_stats and can_be_alone(arguments):
+        return differentiable_loss(arguments), arguments
     loss, *found = torch.ops.aclgrad.loss_and_gradients(*arguments)
-    return given.with_stats(loss, found)
+    return given.with_stats(loss, found), None
 
 
 def _token_by_token(given: Arguments) -> Any:

@@ -102,15 +102,18 @@ class LinearCrossEntropyLoss(nn.Module):
         normalizer: float | Tensor | None = None,
     ) -> Any:
         """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
-        sizes, bias = (self.num_classes, *self.out_features), self.linear.bias
-        rows = math.prod(sizes)
-        symbols = f"[{'num_classes · out_features' if self.out_features else 'num_classes'}, linear.in_features]"
-        require_shape("linear.weight", self.linear.weight, (rows, self.linear.in_features), symbols)
+        linear, sizes = self.linear, (self.num_classes, *self.out_features)
+        expected = (math.prod(sizes), linear.in_features)
+        weight: Tensor = linear.weight
+        bias: Tensor | None = linear.bias
+        if not isinstance(weight, Tensor) or weight.shape != expected:
+            symbols = f"[{'num_classes · out_features' if self.out_features else 'num_classes'}, linear.in_features]"
+            require_shape("linear.weight", weight, expected, symbols)
+        if self.out_features:
+            weight, bias = weight.view(*sizes, -1), None if bias is None else bias.view(sizes)
         return linear_cross_entropy(
-            input, self.linear.weight.view(*sizes, -1) if self.out_features else self.linear.weight, target,
-            linear_bias=bias if bias is None or not self.out_features else bias.view(sizes),
-            token_weight=token_weight, normalizer=normalizer, **self._options(),
-        )  # fmt: skip
+            input, weight, target, linear_bias=bias, token_weight=token_weight, normalizer=normalizer, **self._options()
+        )
 
 
 class VocabParallelLinearCrossEntropyLoss(LinearCrossEntropyLoss):

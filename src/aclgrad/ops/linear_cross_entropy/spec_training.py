@@ -108,6 +108,11 @@ def wide(name: str) -> Rule:
     return check
 
 
+def differentiates(call: Call) -> bool:
+    """Whether a gradient is wanted of `loss_and_gradients`."""
+    return any(call[f"{name}_grad"] is not None for name in ("input", "weight", "bias"))
+
+
 def needs_predicted(call: Call) -> bool:
     """Whether the gradient needs the own target's logit itself."""
     return bool(call["wants_statistics"] or call["softcap"])
@@ -177,7 +182,7 @@ def targets_exist(args: Sequence[Any]) -> None:
     rows = weight.shape[0]
     if target.numel():
         least, most = target.aminmax()
-        if least >= 0 and most < rows:
+        if least.item() >= 0 and most.item() < rows:  # numbers are compared faster than tensors
             return
     wrong = (counts(target, ignore_index) & ((target < 0) | (target >= rows))).nonzero()
     if wrong.numel():

@@ -49,9 +49,6 @@ def loss_and_gradients(
     """
     if reduction not in REDUCTIONS[:2]:
         raise InvalidArgument(f"reduction is {reduction!r}, expected one of {', '.join(REDUCTIONS[:2])}", "reduction")
-    if not (wants_input_grad or wants_weight_grad):
-        loss, *_ = token_losses(input, weight, target, ignore_index=ignore_index, backend=backend)
-        return reduced(loss, target, ignore_index, reduction), None, None
     arguments = (input.contiguous(), weight.contiguous(), target, ignore_index, reduction == "mean")
     loss, dx, dw, *_ = together(*arguments, wants_input_grad, wants_weight_grad, backend=backend)
     return loss, dx, dw

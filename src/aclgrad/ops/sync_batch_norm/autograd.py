@@ -7,6 +7,7 @@ textbook formula of the batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,54 +30,60 @@ def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
         return _TrainedInTransforms.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
     if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in arguments[:3]):
         return output
-    return Trained.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
+    return Trained.apply(found, *arguments)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class Trained(torch.autograd.Function):
     """A batch normalised by its own statistics, which were computed before."""
 
     @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: output, mean, invstd, input, weight, bias, eps."""
-        _keep_trained(ctx, arguments)
-        return arguments[0].view_as(arguments[0])  # type: ignore[no-any-return]
+    def forward(ctx: Any, found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
+        """The output is no argument that torch knows of: it would return a view, which nothing can be written over."""
+        output, mean, invstd = found
+        x, weight, _, ctx.eps = arguments
+        ctx.save_for_backward(x, weight, mean, invstd)
+        return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """In the order of the arguments; can be differentiated."""
-        (grad,) = gradients
-        x, weight, mean, invstd = ctx.saved_tensors
-        wants = ctx.needs_input_grad[3:6]
-        arguments = (grad, x, weight, mean, invstd, *wants)
+        return None, *_of_trained(ctx, ctx.needs_input_grad[1:4], gradients), None
+
+
+def _of_trained(ctx: Any, wants: Sequence[bool], gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """Gradients of input, weight and bias."""
+    x, weight, mean, invstd = ctx.saved_tensors
+    arguments = (gradients[0], x, weight, mean, invstd, *wants)
+    found = spec_training.batch_norm_backward.direct(arguments)
+    if found is None:
         with torch.no_grad():
-            if is_plain(*(tensor for tensor in arguments[:5] if tensor is not None)):
-                found = spec_training.batch_norm_backward.run(arguments)
-            else:
-                found = torch.ops.aclgrad.batch_norm_backward(*arguments)
-        results = [gradient if wanted else None for gradient, wanted in zip(found, wants, strict=True)]
-        if torch.is_grad_enabled():
-            bias = torch.zeros_like(mean) if wants[2] else None  # its values are of no interest
-            results = again(formula, (x, weight, bias, ctx.eps), gradients, (*results, None))[:3]
-        return None, None, None, *results, None
+            found = torch.ops.aclgrad.batch_norm_backward(*arguments)
+    results = [gradient if wanted else None for gradient, wanted in zip(found, wants, strict=True)]
+    if torch.is_grad_enabled():
+        bias = torch.zeros_like(mean) if wants[2] else None  # its values are of no interest
+        results = again(formula, (x, weight, bias, ctx.eps), gradients, (*results, None))[:3]
+    return results
 
 
-class _TrainedInTransforms(Trained):
+class _TrainedInTransforms(torch.autograd.Function):
     """The same in the form that `torch.func` asks for, which takes every call some microseconds more."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
-        return arguments[0].view_as(arguments[0])  # type: ignore[no-any-return]
+        """`arguments`: output, mean, invstd, input, weight, bias, eps."""
+        return arguments[0].clone()  # type: ignore[no-any-return]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        _keep_trained(ctx, inputs)
+        _, mean, invstd, x, weight, _, ctx.eps = inputs
+        ctx.save_for_backward(x, weight, mean, invstd)
 
-
-def _keep_trained(ctx: Any, arguments: tuple[Any, ...]) -> None:
-    _, mean, invstd, x, weight, _, ctx.eps = arguments
-    ctx.save_for_backward(x, weight, mean, invstd)
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """In the order of the arguments; can be differentiated."""
+        return None, None, None, *_of_trained(ctx, ctx.needs_input_grad[3:6], gradients), None
 
 
 def formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:

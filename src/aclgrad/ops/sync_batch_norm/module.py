@@ -66,8 +66,9 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalised by the batch in training, by the running statistics otherwise."""
-        rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
-        require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
+        if not isinstance(input, Tensor) or input.is_nested or input.dim() < 2 or input.shape[1] != self.num_features:
+            rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
+            require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")
         vectors = Vectors.of(self)
         if not self.training and not (vectors.mean is None and vectors.var is None):
             return by_running_statistics(self, input, vectors)

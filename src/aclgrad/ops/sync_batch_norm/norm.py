@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...core.binding import require_strided
-from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.modules import require_shape, require_tensor
 from . import small, spec_training
@@ -119,10 +118,11 @@ def by_the_batch(module: Any, input: Tensor, vectors: Vectors) -> Tensor:
 
 def _normalised(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """(output, mean, invstd), without a gradient; moves the running statistics."""
-    if is_plain(*(tensor for tensor in arguments[:5] if tensor is not None)):
-        return spec_training.batch_norm.run(arguments)  # type: ignore[no-any-return]
-    with torch.no_grad():
-        return torch.ops.aclgrad.batch_norm(*arguments)  # type: ignore[no-any-return]
+    found = spec_training.batch_norm.direct(arguments)
+    if found is None:
+        with torch.no_grad():
+            found = torch.ops.aclgrad.batch_norm(*arguments)
+    return found  # type: ignore[no-any-return]
 
 
 def by_running_statistics(module: Any, input: Tensor, vectors: Vectors) -> Tensor:

@@ -21,6 +21,7 @@ from aclgrad.cpu.compiler import THREAD_GROUP, jit
 from aclgrad.cpu.gemm import gemm_for, share_grid
 from aclgrad.cpu.lanes import address_of, pointer_at, pointer_to
 from aclgrad.cpu.procedures import named
+from aclgrad.cpu.steps import Place, Step
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.workspace import ThreadWorkspace
 
@@ -225,7 +226,7 @@ class GradientOperands(NamedTuple):
 class Gradient:
     """Phase two: passes on the addresses of a call beside the numbers of its plan."""
 
-    __slots__ = ("_kernel", "_numbers", "_workspace")
+    __slots__ = ("_kernel", "_plan", "_workspace")
 
     def __init__(
         self, call: Call, kept: int = 0, parts: int = BLOCK_PARTS, options: RowOptions | None = None
@@ -233,14 +234,14 @@ class Gradient:
         """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`). In training: options."""
         dtype = call["input"].dtype
         plan = plan_gradient(call, gemm_for(dtype), kept, parts, options)
-        self._numbers = plan
+        self._plan = plan
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims), GRAIN)
         wide = gemm_for(dtype).sums
         dtypes = GradientOperands(*[wide] * len(GradientOperands._fields))._replace(
             input=dtype, weight=dtype, masked_target=int, target_mask=U8, softmax=int, kept=kept_as(dtype)
         )
         signature = (THREAD_GROUP, wide, *dtypes, int, int, *map(type, plan))
-        self._kernel = cpu_threads.compile(_gradient_kernel(dtype), signature)
+        self._kernel = cpu_threads.compile(_gradient_kernel(dtype), signature).fixed(*plan)
 
     @property
     def workspace(self) -> int:
@@ -252,10 +253,15 @@ class Gradient:
         base = workspace.data_ptr()
         addresses = [base if address is None else address for address in operands]
         results = [base if out is None else out.data_ptr() for out in outs]
-        self._kernel(self._workspace.threads(workspace), base, *addresses, *results, *self._numbers)
+        self._kernel(self._workspace.threads(workspace), base, *addresses, *results)
+
+    def step(self, operands: GradientOperands, outs: Sequence[Place | None], base: Place) -> Step:
+        """The same as a step; the operands are places, and the workspace begins at `base`."""
+        places = [base if place is None else place for place in (*operands, *outs)]
+        return Step(self._kernel, [base, *places], self._workspace)
 
     def describe(self) -> str:
         """In words."""
-        plan = self._numbers
+        plan = self._plan
         strips = f"strips of {2 * plan.height} tokens × {plan.part} columns"
         return f"p in blocks of {plan.block_tokens:,} × {plan.block_columns:,}, {strips}, {self._workspace.describe()}"

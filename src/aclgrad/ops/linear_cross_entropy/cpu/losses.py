@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -12,6 +12,7 @@ from aclgrad.core.meta import Meta, Value
 from aclgrad.core.spec import U8, Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.gemm import gemm_for
+from aclgrad.cpu.steps import WORKSPACE, Place, Step
 
 from .. import spec_forward
 from ..spec_training import OF_TOKENS, STATISTICS
@@ -22,6 +23,9 @@ from .tokens import FoundStrides, TokenNumbers, find_tokens
 
 Given = Mapping[str, Any]
 """A call's tensors, or their metadata, by name."""
+
+Found: TypeAlias = "tuple[dict[str, Place], tuple[Place, Place]]"
+"""Places: of vectors of tokens by name, and of bias and class weights."""
 
 MEASURED = (*STATISTICS, "predicted_logits")
 ASIDE = ("product_sum", "weighed", "won")
@@ -34,10 +38,7 @@ def wide_of(call: Call) -> torch.dtype:
 
 
 class Vectors:
-    """Numbers of every token [BT], by name: in an argument or output where the call has it, else in the workspace.
-
-    Phase two knows them by their addresses: a tensor for each would take longer than a small call's kernels.
-    """
+    """Numbers of every token [BT], by name: in an argument or output where the call has it, else in the workspace."""
 
     def __init__(self, call: Call, names: Sequence[str], scratch: Scratch) -> None:
         tokens, wide = (call.dims.BT,), wide_of(call)
@@ -48,11 +49,11 @@ class Vectors:
             for name in names
         }  # fmt: skip
 
-    def __call__(self, given: Given, workspace: torch.Tensor) -> dict[str, int]:
-        """Their addresses."""
-        base, pieces = workspace.data_ptr(), self._pieces
+    def places(self, given: Mapping[str, Place]) -> dict[str, Place]:
+        """Where they lie, by what is known of the call's tensors."""
+        pieces = self._pieces
         return {
-            name: base + pieces[name].offset if name in pieces else given[name].data_ptr() for name in self.metas
+            name: WORKSPACE.at(pieces[name].offset) if name in pieces else given[name] for name in self.metas
         }  # fmt: skip
 
     def stride(self, name: str) -> int:
@@ -74,20 +75,16 @@ class Losses:
         measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)
         self.measure = Statistics(measured, kept, RowOptions.of(call))
         strides = (self.vectors.stride(name) for name in (*MEASURED, loss, *OF_TOKENS, "correct"))
-        self._numbers = (*TokenNumbers.of(call), *FoundStrides(target.strides[0], *strides))
-        signature = (int, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, self._numbers))
-        self._find = cpu_threads.compile(find_tokens, signature)
+        numbers = (*TokenNumbers.of(call), *FoundStrides(target.strides[0], *strides))
+        signature = (int, *[wide] * 6, U8, *[wide] * 5, U8, *map(type, numbers))
+        self._find = cpu_threads.compile(find_tokens, signature).fixed(*numbers)
 
-    def __call__(
-        self, given: Given, workspace: torch.Tensor, behind: torch.Tensor, kept: torch.Tensor | None
-    ) -> tuple[dict[str, int], tuple[int, int]]:
-        """The addresses of (the vectors, bias and class weights); the statistics work in the memory of `behind`."""
-        found, (bias, classes) = self.vectors(given, workspace), self.classes(given, workspace)
-        matrices = {name: given[name].data_ptr() for name in ("input", "weight", "target")}
+    def steps(self, given: Mapping[str, Place], behind: Place, kept: Place) -> tuple[Found, list[Step]]:
+        """The places of (the vectors, bias and class weights) and what finds them, in the memory of `behind`."""
+        found, (bias, classes) = self.vectors.places(given), self.classes.places()
+        matrices = {name: given[name] for name in ("input", "weight", "target")}
         statistics = {name: found[name] for name in (*MEASURED, *ASIDE)}
-        logits = (behind if kept is None else kept).data_ptr()
-        operands = StatisticsOperands(**matrices, **statistics, bias=bias, classes=classes, kept=logits)
-        self.measure.run(operands, behind)
+        operands = StatisticsOperands(**matrices, **statistics, bias=bias, classes=classes, kept=kept)
         results = (found[name] for name in (self._loss, *OF_TOKENS, "correct"))
-        self._find(1, matrices["target"], *statistics.values(), classes, *results, *self._numbers)
-        return found, (bias, classes)
+        find = Step(self._find, [matrices["target"], *statistics.values(), classes, *results])
+        return (found, (bias, classes)), [self.measure.step(operands, behind), find]

@@ -16,6 +16,7 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.spec import Call
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
+from aclgrad.cpu.steps import WORKSPACE, Place
 from aclgrad.cpu.vecmath import exp, tanh
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -103,8 +104,20 @@ class ClassVectors:
         if options.on or call["class_weight"] is not None:
             self._pieces = {name: scratch.tensor((call.dims.V,), wide) for name in ("bias", "class_weight")}
 
+    @property
+    def are_copied(self) -> bool:
+        """Whether somebody reads them."""
+        return bool(self._pieces)
+
+    def places(self) -> tuple[Place, Place]:
+        """Those of (bias, class weights); any memory where nobody reads them."""
+        if not self._pieces:
+            return WORKSPACE, WORKSPACE
+        bias, classes = (WORKSPACE.at(piece.offset) for piece in self._pieces.values())
+        return bias, classes
+
     def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[int, int]:
-        """The addresses of (bias, class weights); any memory where nobody reads them."""
+        """Copy them; their addresses."""
         if not self._pieces:
             return workspace.data_ptr(), workspace.data_ptr()
         bias, classes = (piece.view(workspace) for piece in self._pieces.values())

@@ -84,12 +84,12 @@ class ShardStatistics:
         measured = Call(spec_forward.linear_online_max_sum.spec, values, strict=False)
         self.measure = Statistics(measured, kept or Kept(0), options)
         self.shared = scratch.size
-        self._numbers = FoundNumbers(
+        numbers = FoundNumbers(
             *tokens, call.dims.V, int(options.smooths), int(options.finds), is_wide(row), row.strides[0],
             *call["found"].strides,
         )  # fmt: skip
-        signature = (int, *[wide] * 5, U8, wide, *(int for _ in self._numbers))
-        self._gather = cpu_threads.compile(gather_found, signature)
+        signature = (int, *[wide] * 5, U8, wide, *(int for _ in numbers))
+        self._gather = cpu_threads.compile(gather_found, signature).fixed(*numbers)
 
     @property
     def workspace(self) -> int:
@@ -109,7 +109,7 @@ class ShardStatistics:
         logits = behind.data_ptr() if kept is None else kept
         self.measure.run(StatisticsOperands(x, weight, row, **found, bias=bias, classes=classes, kept=logits), behind)
         read = (found[name] for name in ("logits_max", "sum_exp_others", "predicted_logits", *ASIDE))
-        self._gather(1, row, *read, given["found"].data_ptr(), *self._numbers)
+        self._gather(1, row, *read, given["found"].data_ptr())
 
     def describe(self) -> str:
         """In words."""

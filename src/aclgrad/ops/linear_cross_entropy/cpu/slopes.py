@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import Call
 from aclgrad.cpu import threads as cpu_threads
+from aclgrad.cpu.steps import WORKSPACE, Place, Step
 
 from .. import spec
 from .gradient import Gradient, GradientOperands
@@ -36,33 +35,33 @@ class Slopes:
             0 if meta is None else meta.strides[0]
             for meta in (target, grad, *(statistics.get(name) for name in READ))
         ]  # fmt: skip
-        self._numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
+        numbers = (*TokenNumbers.of(call), *SlopeNumbers(*flags, *strides))
         self._weigh = cpu_threads.compile(
-            weigh_tokens, (int, *[wide] * 14, *map(type, self._numbers))
-        )  # fmt: skip
+            weigh_tokens, (int, *[wide] * 14, *map(type, numbers))
+        ).fixed(*numbers)  # fmt: skip
         self.gradient = Gradient(differentiated(call, statistics), kept, parts, options)
 
-    def __call__(
-        self, given: Given, statistics: Mapping[str, int], columns: tuple[int, int], workspace: torch.Tensor,
-        behind: torch.Tensor, *, tops: int, kept: int,
-    ) -> None:  # fmt: skip
-        """Compute into the outputs; the gradient works in the memory of `behind`.
+    def steps(
+        self, given: Mapping[str, Place], statistics: Mapping[str, Place], columns: tuple[Place, Place], behind: Place,
+        *, tops: Place, kept: Place,
+    ) -> list[Step]:  # fmt: skip
+        """What computes into the outputs; the gradient works in the memory of `behind`.
 
-        `statistics` are addresses: of the gradient of the loss, and of what is read beside. So are the `columns`, bias
-        and class weights.
+        All are places. `statistics` are those of the gradient of the loss, and of what is read beside; the `columns`
+        are bias and class weights.
         """
-        (bias, classes), anything = columns, workspace.data_ptr()
-        alpha, beta, delta, own_slope = slopes = tuple(self.vectors(given, workspace).values())
-        read = (anything if name in self._absent else statistics[name] for name in READ)
-        x, weight, target = (given[name].data_ptr() for name in ("input", "weight", "target"))
-        self._weigh(1, target, statistics["grad"], *read, classes, *slopes, *self._numbers)
-        bias_grad = given["bias_grad"]
+        bias, classes = columns
+        alpha, beta, delta, own_slope = slopes = tuple(self.vectors.places(given).values())
+        read = (WORKSPACE if name in self._absent else statistics[name] for name in READ)
+        x, weight, target = (given[name] for name in ("input", "weight", "target"))
         operands = GradientOperands(
             alpha, x, weight, target, statistics["logits_max"], statistics["sum_exp_logits"], tops=tops,
             kept=kept, own_slope=own_slope, beta=beta, delta=delta, bias=bias, classes=classes,
-            bias_grad=anything if bias_grad is None else bias_grad.data_ptr(),
+            bias_grad=given.get("bias_grad"),
         )  # fmt: skip
-        self.gradient.run(operands, (given["input_grad"], given["weight_grad"]), behind)
+        outs = [given.get(name) for name in ("input_grad", "weight_grad")]
+        weigh = Step(self._weigh, [target, statistics["grad"], *read, classes, *slopes])
+        return [weigh, self.gradient.step(operands, outs, behind)]
 
 
 def differentiated(call: Call, statistics: Given) -> Call:

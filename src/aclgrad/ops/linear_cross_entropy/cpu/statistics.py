@@ -23,6 +23,7 @@ from aclgrad.cpu.gemm import gemm_for
 from aclgrad.cpu.lanes import address_of, apart, pointer_at
 from aclgrad.cpu.procedures import named
 from aclgrad.cpu.reductions import LANES, largest
+from aclgrad.cpu.steps import Place, Step
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
@@ -253,14 +254,14 @@ WIDE = (
 class Statistics:
     """Phase two: passes on the addresses of a call beside the numbers of its plan."""
 
-    __slots__ = ("_kernel", "_numbers", "_workspace", "kept_bytes")
+    __slots__ = ("_kernel", "_plan", "_workspace", "kept_bytes")
 
     def __init__(self, call: Call, kept: Kept, options: RowOptions | None = None) -> None:
         """In training there are options."""
         dtype = call["input"].dtype
         wide = gemm_for(dtype).sums
         plan = plan_statistics(call, gemm_for(dtype), kept, options)
-        self._numbers = plan
+        self._plan = plan
         self._workspace = ThreadWorkspace(plan.shared, plan.each, math.prod(call.dims[:3]), GRAIN)
         self.kept_bytes = plan.totals
         dtypes = StatisticsOperands(
@@ -268,7 +269,7 @@ class Statistics:
             kept=kept_as(dtype), won=U8,
         )  # fmt: skip
         signature = (THREAD_GROUP, wide, *dtypes, *map(type, plan))
-        self._kernel = cpu_threads.compile(_statistics_kernel(dtype), signature)
+        self._kernel = cpu_threads.compile(_statistics_kernel(dtype), signature).fixed(*plan)
 
     @property
     def workspace(self) -> int:
@@ -279,9 +280,14 @@ class Statistics:
         """Compute into the outputs; the operands are addresses."""
         base = workspace.data_ptr()
         addresses = (base if address is None else address for address in operands)
-        self._kernel(self._workspace.threads(workspace), base, *addresses, *self._numbers)
+        self._kernel(self._workspace.threads(workspace), base, *addresses)
+
+    def step(self, operands: StatisticsOperands, base: Place) -> Step:
+        """The same as a step; the operands are places, and the workspace begins at `base`."""
+        places = [base if place is None else place for place in operands]
+        return Step(self._kernel, [base, *places], self._workspace)
 
     def describe(self) -> str:
         """In words."""
-        plan = self._numbers
+        plan = self._plan
         return f"strips of {2 * plan.height} tokens × {plan.part} columns, {self._workspace.describe()}"

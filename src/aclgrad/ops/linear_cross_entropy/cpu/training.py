@@ -11,7 +11,7 @@ softmax is close to that, so that 16 bits lose no more than the rounding of p do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,9 +21,11 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.gemm import gemm_for
+from aclgrad.cpu.steps import WORKSPACE, Bases, Place, Step
 
 from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
+from ..spec_training import differentiates
 from .choose import kept_tokens, training_parts
 from .gradient_plan import plan_gradient
 from .losses import MEASURED, Losses, Vectors, wide_of
@@ -34,13 +36,35 @@ from .targets import is_wide
 from .tokens import ShareNumbers, share_losses
 
 
-class LossAndGradients:
+class _InSteps:
+    """Phase two of an operator: bias and class weights are copied where it needs them gapless, then come its steps."""
+
+    def __init__(self, call: Call, scratch: Scratch, classes: ClassVectors, steps: Steps) -> None:
+        self._names, self._classes = tuple(call.spec.params), classes
+        self._bases = Bases(call)
+        self._steps = steps(self._bases.places, WORKSPACE.at(scratch.size))
+
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute into the outputs."""
+        assert workspace is not None  # every token has a place there
+        tensors = (*args, *outs)
+        if self._classes.are_copied:
+            self._classes(dict(zip(self._names, tensors, strict=True)), workspace)
+        bases, room = self._bases(tensors, workspace), workspace.numel()
+        for step in self._steps:
+            step(bases, room)
+
+
+Steps = Callable[[Mapping[str, Place], Place], Sequence[Step]]
+"""Of the places of a call's tensors, by name, and that of the rest of the workspace."""
+
+
+class LossAndGradients(_InSteps):
     """Phase two of `loss_and_gradients`. The matrices are contiguous."""
 
     def __init__(self, call: Call) -> None:
         features, target, wide = call.dims.H, call["target"], wide_of(call)
         scratch = Scratch()
-        self._names = tuple(call.spec.params)
         gemm = gemm_for(call["input"].dtype)
         parts = training_parts(gemm)
         any_metas = dict.fromkeys(("logits_max", "sum_exp_logits"), target)
@@ -52,18 +76,19 @@ class LossAndGradients:
         found = self._losses.vectors
         self._share = Vectors(call, ("grad",), scratch)
         self._slopes = None
-        if features or call["bias_grad"] is not None:
+        if differentiates(call) and (features or call["bias_grad"] is not None):
             metas = {**dict.fromkeys(READ), **{name: found.metas[name] for name in MEASURED}}
             self._slopes = Slopes(call, self._share.metas["grad"], metas, scratch, kept.tokens, parts)
         self._shared = scratch.size
         weights, normalizer = call["token_weight"], call["normalizer"]
-        self._numbers = ShareNumbers(
+        numbers = ShareNumbers(
             call.dims.BT, is_wide(target), call["ignore_index"], int(call["mean"]), int(weights is not None),
             int(normalizer is not None), target.strides[0], found.stride("losses"),
             0 if weights is None else weights.strides[0],
         )  # fmt: skip
-        signature = (int, *[wide] * 5, *(int for _ in self._numbers))
-        self._reduce = cpu_threads.compile(share_losses, signature)
+        signature = (int, *[wide] * 5, *(int for _ in numbers))
+        self._reduce = cpu_threads.compile(share_losses, signature).fixed(*numbers)
+        super().__init__(call, scratch, self._losses.classes, self._steps_of)
 
     @property
     def workspace(self) -> int:
@@ -72,81 +97,63 @@ class LossAndGradients:
         behind = measure.kept_bytes + self._slopes.gradient.workspace if self._slopes else 0
         return self._shared + max(measure.workspace, behind)
 
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Compute into the outputs."""
-        assert workspace is not None  # every token has a place there
-        given = dict(zip(self._names, (*args, *outs), strict=True))
-        behind = workspace[self._shared :]
-        kept = given["weight_grad"] if self._keeps else None
-        found, classes = self._losses(given, workspace, behind, kept)
-        grad = self._share(given, workspace)
-        weights, normalizer = (
-            (workspace if given[name] is None else given[name]).data_ptr() for name in ("token_weight", "normalizer")
-        )
-        target, loss = given["target"].data_ptr(), given["loss"].data_ptr()
-        self._reduce(1, target, found["losses"], weights, normalizer, loss, grad["grad"], *self._numbers)
-        if self._slopes is None:  # without features there is nothing in them
-            return
-        tops, logits = behind.data_ptr(), (behind if kept is None else kept).data_ptr()
-        behind_tops = behind[self._losses.measure.kept_bytes :]
-        self._slopes(given, found | grad, classes, workspace, behind_tops, tops=tops, kept=logits)
+    def _steps_of(self, given: Mapping[str, Place], behind: Place) -> Sequence[Step]:
+        kept = given["weight_grad"] if self._keeps else behind
+        (found, columns), steps = self._losses.steps(given, behind, kept)
+        grad = self._share.places(given)
+        weights, normalizer = (given.get(name, WORKSPACE) for name in ("token_weight", "normalizer"))
+        shared = [given["target"], found["losses"], weights, normalizer, given["loss"], grad["grad"]]
+        steps.append(Step(self._reduce, shared))
+        if self._slopes is not None:  # something is wanted, and without features there is nothing in it
+            behind_tops = behind.at(self._losses.measure.kept_bytes)
+            steps += self._slopes.steps(given, found | grad, columns, behind_tops, tops=behind, kept=kept)
+        return steps
 
     def describe(self) -> str:
         """In words."""
         kept = "logits kept in the memory of weight_grad" if self._keeps else "logits computed twice"
-        gradient = "no features, so no gradient" if self._slopes is None else self._slopes.gradient.describe()
+        gradient = "none" if self._slopes is None else self._slopes.gradient.describe()
         return f"{kept}; statistics: {self._losses.measure.describe()}; gradient: {gradient}"
 
 
-class TokenLosses:
+class TokenLosses(_InSteps):
     """Phase two of `token_losses`."""
 
     def __init__(self, call: Call) -> None:
         scratch = Scratch()
-        self._names = tuple(call.spec.params)
-        self._losses = Losses(call, "loss", scratch, Kept(0))
+        self._losses = losses = Losses(call, "loss", scratch, Kept(0))
         self._shared = scratch.size
+        super().__init__(call, scratch, losses.classes, lambda given, behind: losses.steps(given, behind, behind)[1])
 
     @property
     def workspace(self) -> int:
         """Bytes of scratch memory."""
         return self._shared + self._losses.measure.workspace
 
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Compute into the outputs."""
-        assert workspace is not None  # every token has a place there
-        given = dict(zip(self._names, (*args, *outs), strict=True))
-        self._losses(given, workspace, workspace[self._shared :], None)
-
     def describe(self) -> str:
         """In words."""
         return f"statistics: {self._losses.measure.describe()}"
 
 
-class TokenGradients:
+class TokenGradients(_InSteps):
     """Phase two of `token_gradients`."""
 
     def __init__(self, call: Call) -> None:
         scratch = Scratch()
-        self._names = tuple(call.spec.params)
-        self._classes = ClassVectors(call, wide_of(call), scratch, RowOptions.of(call))
+        classes = ClassVectors(call, wide_of(call), scratch, RowOptions.of(call))
         parts = training_parts(gemm_for(call["input"].dtype))
-        self._slopes = Slopes(call, call["grad"], call.values, scratch, 0, parts)
+        self._slopes = slopes = Slopes(call, call["grad"], call.values, scratch, 0, parts)
         self._shared = scratch.size
+
+        def steps(given: Mapping[str, Place], behind: Place) -> Sequence[Step]:
+            return slopes.steps(given, given, classes.places(), behind, tops=behind, kept=behind)
+
+        super().__init__(call, scratch, classes, steps)
 
     @property
     def workspace(self) -> int:
         """Bytes of scratch memory."""
         return self._shared + self._slopes.gradient.workspace
-
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Compute into the outputs."""
-        assert workspace is not None  # every token has a place there
-        given = dict(zip(self._names, (*args, *outs), strict=True))
-        behind = workspace[self._shared :]
-        anything, classes = behind.data_ptr(), self._classes(given, workspace)
-        statistics = {name: given[name].data_ptr() for name in ("grad", *READ) if given[name] is not None}
-        self._slopes(given, statistics, classes, workspace, behind, tops=anything, kept=anything)
 
     def describe(self) -> str:
         """In words."""

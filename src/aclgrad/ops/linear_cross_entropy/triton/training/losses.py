@@ -20,7 +20,7 @@ from aclgrad.gpu.launch import jit
 from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
 from ...empty import Nothing, NoTokens
-from ...training import OF_TOKENS
+from ...spec_training import OF_TOKENS, differentiates
 from .. import choose
 from ..columns import Columns
 from ..layout import holds_float32
@@ -118,6 +118,18 @@ def sharing(call: Call, own: Piece, scale: Piece | None) -> CallKernel:
     )  # fmt: skip
 
 
+def adding(call: Call, losses: Piece | None, stride: int) -> CallKernel:
+    """The kernel of `add_losses`; the losses are in the workspace, or in the output that the call has for them."""
+    (target, weight), strides = vectors(call, "target", "token_weight")
+    there = Operand.of(call, "losses") if losses is None else Operand.at("losses", losses)
+    return CallKernel(
+        call, add_losses, (1,),
+        [target, weight, Operand.of(call, "normalizer"), there, Operand.of(call, "loss")],
+        {"tokens": call.dims.BT, "ignored": call["ignore_index"], **strides, "losses_stride": stride},
+        {"DIVIDES": _divides(call), "BLOCK": TOKENS_AT_A_TIME},
+    )  # fmt: skip
+
+
 def _divides(call: Call) -> bool:
     """Whether the sum is divided by a number, or by how many tokens count."""
     return bool(call["mean"]) or call["normalizer"] is not None
@@ -151,14 +163,7 @@ class LossAndGradients:
         self._shared = scratch.tensor((max(phase.workspace for phase in phases),), U8)  # by one phase at a time
         self.workspace = scratch.size
         self._share = sharing(call, self._tokens["own"], self._tokens["scale"])
-        (target, weight), strides = vectors(call, "target", "token_weight")
-        losses = Operand.of(call, "losses") if self._losses_given else Operand.at("losses", self._tokens["loss"])
-        self._add = CallKernel(
-            call, add_losses, (1,),
-            [target, weight, Operand.of(call, "normalizer"), losses, Operand.of(call, "loss")],
-            {"tokens": tokens, "ignored": call["ignore_index"], **strides, "losses_stride": results["loss"]},
-            {"DIVIDES": _divides(call), "BLOCK": TOKENS_AT_A_TIME},
-        )  # fmt: skip
+        self._add = adding(call, self._tokens.get("loss"), results["loss"])
 
     @staticmethod
     def _plan(
@@ -191,6 +196,43 @@ class LossAndGradients:
     def describe(self) -> str:
         """In words."""
         return "; ".join(phase.describe() for phase in self._phases)
+
+
+class LossAlone:
+    """Phase two of `loss_and_gradients` where no gradient is wanted."""
+
+    def __init__(self, call: Call) -> None:
+        scratch = Scratch()
+        self._tokens = {
+            name: scratch.tensor((call.dims.BT,), dtype)
+            for name, dtype in {"own": I64, "top": F32, "total": F32, "loss": F32}.items()
+            if name != "loss" or call["losses"] is None
+        }
+        self._share = sharing(call, self._tokens["own"], None)
+        self._statistics = ExactStatistics(call, LogitOptions.of(call), scratch)
+        strides = {"top": 1, "total": 1, "loss": 1, **_result_strides(call, {"loss": "losses", **OUTPUTS})}
+        self._merge = merging_for_training(call, self._statistics.tiles, call.dims.BT, strides, weighs=False)
+        self._add = adding(call, self._tokens.get("loss"), strides["loss"])
+        self.workspace = scratch.size
+
+    @torch.no_grad()
+    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
+        """Compute; see `Launch`."""
+        assert workspace is not None  # every token has a place there
+        tokens = views(self._tokens, workspace)
+        self._share(args, outs, workspace)
+        given, known = self._statistics(args, outs, tokens["own"], workspace)
+        wanted = {"loss": given["losses"], **{name: given[output] for name, output in OUTPUTS.items()}}
+        results = {**wanted, **tokens}
+        self._merge({**known, **results, "target": given["target"]})
+        self._add(args, outs, workspace)
+        if given["logits_max"] is not None:
+            given["logits_max"].copy_(tokens["top"])
+            given["sum_exp_logits"].copy_(tokens["total"])
+
+    def describe(self) -> str:
+        """In words."""
+        return self._statistics.describe()
 
 
 class TokenLosses:
@@ -229,4 +271,6 @@ def token_losses(call: Call) -> Launch:
 
 def loss_and_gradients(call: Call) -> Launch:
     """Phase one: matrices in float16, bfloat16 and float32."""
-    return LossAndGradients(call) if call.dims.BT else NoTokens(call)
+    if not call.dims.BT:
+        return NoTokens(call)
+    return LossAndGradients(call) if differentiates(call) else LossAlone(call)

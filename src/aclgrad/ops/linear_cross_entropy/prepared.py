@@ -1,0 +1,54 @@
+"""Calls of the head that were checked before: their tensors go into the operator's arguments as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.known import Recognised
+from .._shared.autocast import autocast_dtype
+from .arguments import Arguments
+from .autograd import differentiable_loss
+
+
+class Prepared:
+    """The operator's arguments for a call, but for its tensors. It keeps none of these."""
+
+    __slots__ = ("_arguments", "_places", "_rows")
+
+    def __init__(self, values: Sequence[Any], arguments: Sequence[Any], places: Sequence[tuple[int, int]]) -> None:
+        self._arguments = [None if isinstance(argument, Tensor) else argument for argument in arguments]
+        self._places = places
+        self._rows = None if values[INPUT].dim() == 2 else tuple(arguments[INPUT].shape)
+
+    def __call__(self, values: Sequence[Any]) -> Tensor:
+        """The loss of a call of the same metadata."""
+        arguments = self._arguments.copy()
+        for position, source in self._places:
+            arguments[position] = values[source]
+        if self._rows is not None:
+            arguments[INPUT] = values[INPUT].reshape(self._rows)
+            arguments[TARGET] = values[TARGET].reshape(-1)
+        return differentiable_loss(arguments)
+
+
+INPUT, TARGET = 0, 2
+"""Where they stand, among the values of a call as among the operator's arguments."""
+
+calls: Recognised[Prepared] = Recognised()
+"""By what `linear_cross_entropy` is given for one process, and whether gradients are on."""
+
+
+def prepare(values: Sequence[Any], given: Arguments, arguments: Sequence[Any]) -> None:
+    """Remember a call, if its tensors are the operator's arguments; input and target may be so by another shape."""
+    if autocast_dtype(given.input) is not None or values[TARGET].dtype == torch.uint8:
+        return
+    sources = {id(value): k for k, value in enumerate(values) if isinstance(value, Tensor)}
+    if values[INPUT].is_contiguous():
+        sources |= {id(given.input): INPUT, id(given.target): TARGET}
+    places = [(k, sources.get(id(value), -1)) for k, value in enumerate(arguments) if isinstance(value, Tensor)]
+    if all(source >= 0 for _, source in places):
+        calls.keep(Prepared(values, arguments, places), values, torch.is_grad_enabled())
