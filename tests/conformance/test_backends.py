@@ -92,6 +92,26 @@ def test_a_call(operator, case, dtype, backend):
         unchanged(tensors_in(args), before)
 
 
+def of_tiles(operator, case, dtype):
+    """What GPU kernels take other tiles for where there are few elements, as there are in all that is interpreted."""
+    return operator.spec.package.endswith(TILED) and dtype == case.dtypes[0] and case.name not in LARGE
+
+
+TILED = ("hardsigmoid", "lstm_cell", "sync_batch_norm", ".lstm")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("operator", "case", "dtype"), [call for call in matrix(SMOKE, EDGE) if of_tiles(*call.values)]
+)
+def test_few_elements_go_the_ways_of_many(operator, case, dtype, monkeypatch):
+    launch = pytest.importorskip("aclgrad.gpu.launch")
+    monkeypatch.setattr(launch, "FEW", -1)
+    with torch.device(device_of("triton")):
+        args = case.build(dtype)
+        check(operator, args, dtype, launched(Operator(operator.spec), args, "triton"))
+
+
 @pytest.mark.parametrize(("operator", "case", "dtype"), matrix(SMOKE))
 def test_takes_any_layout_and_gives_the_same_bits(operator, case, dtype, kernels):
     """On a GPU the order of a sum follows the layout (a program's threads do), so there the results are judged."""

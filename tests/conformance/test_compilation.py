@@ -4,6 +4,7 @@ A call of each family always, for a Hopper, which has them all; one of each oper
 generations are slow tests. `compiled.py` without labels compiles all there is, which takes minutes.
 """
 
+import datetime
 import os
 from pathlib import Path
 
@@ -13,7 +14,11 @@ pytest.importorskip("triton")
 
 from gpu_calls import calls
 
-PROGRAM, TAPED = (Path(__file__).with_name(f"{name}.py") for name in ("compiled", "taped"))
+PROGRAM, TAPED, COUNTED = (Path(__file__).with_name(f"{name}.py") for name in ("compiled", "taped", "counted"))
+MOST_KERNELS = {"hardsigmoid": 35, "lstm_cell": 45, "sync_batch_norm": 95, "linear_cross_entropy": 190, "lstm": 185}
+"""Of a hundred random small calls of any dtypes; each number of units has kernels of its own, each set of options."""
+
+SEED = os.environ.get("ACLGRAD_TEST_SEED", str(datetime.date.today().toordinal()))
 SPECIAL = (
     "lstm_backward partial_sums torch.float16",
     "lstm_backward by_warpgroups torch.float32",
@@ -50,6 +55,13 @@ QUICK = ("hardsigmoid", "lstm_cell_backward", "batch_norm_stats", "linear_online
 def test_a_call_of_each_family_compiles_for_hopper_and_goes_on_tape(python):
     found = taped(python, [FIRST_OF_EACH[name] for name in QUICK])
     assert {"_line", "cell_gradient", "moments", "logits_product", *GLUON} <= found
+
+
+def test_a_hundred_random_calls_of_a_family_need_few_kernels(python):
+    lines = map(str.split, run(python, COUNTED, SEED, *MOST_KERNELS).splitlines())
+    found = {family: int(count) for family, count, *_ in lines}
+    assert found.keys() == MOST_KERNELS.keys()
+    assert all(found[family] <= most for family, most in MOST_KERNELS.items()), f"ACLGRAD_TEST_SEED={SEED}: {found}"
 
 
 @pytest.mark.slow

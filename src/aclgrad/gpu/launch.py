@@ -25,6 +25,9 @@ from .compilation import Grid, NotCompiled, compiled
 ALIGNED = 16
 """Bytes to which Triton wants a pointer aligned for its widest accesses."""
 
+FEW = 1 << 14
+"""Elements that take as long as a launch, whatever the code is like: see `few`."""
+
 INTERPRETING = triton.knobs.runtime.interpret
 """Whether Triton functions run in Triton's interpreter (TRITON_INTERPRET=1, set before the first import)."""
 
@@ -64,11 +67,14 @@ class Specialised(ABC):
 
     For others it is compiled when they come. A subclass says what else its function takes, and launches it. `options`
     are Triton's, such as `num_warps`. A grid with a 0 in it launches nothing.
+
+    Triton makes other code for a number that is 1 and for one that is a multiple of 16. The numbers to compile for may
+    be others than those to launch with (`any_like`), where one code is to serve many.
     """
 
     __slots__ = (
-        "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_loaded", "_misaligned", "_numbers",
-        "_options", "_run",
+        "_compiled_for", "_constants", "_device", "_dtypes", "_empty", "_function", "_grid", "_loaded", "_misaligned",
+        "_numbers", "_options", "_run",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +85,7 @@ class Specialised(ABC):
         dtypes: Sequence[Dtype],
         numbers: Sequence[Number] = (),
         constants: Mapping[str, Any] | None = None,
+        compiled_for: Sequence[Number] | None = None,
         **options: Any,
     ) -> None:
         padded = (*grid, 1, 1)
@@ -88,6 +95,7 @@ class Specialised(ABC):
         self._device = device
         self._dtypes = tuple(dtypes)
         self._numbers = tuple(numbers)
+        self._compiled_for = self._numbers if compiled_for is None else tuple(compiled_for)
         self._constants = dict(constants or {})
         self._options = options
         self._misaligned: dict[tuple[StandIn, ...], Callable[..., None]] = {}
@@ -110,7 +118,7 @@ class Specialised(ABC):
     def _compiled(self, *arguments: Any) -> Any:
         """The function compiled for arguments, dtypes or stand-ins for tensors; its numbers come behind them."""
         settings = {**self._constants, **self._options}
-        return compiled(self._function, (*arguments, *self._numbers), self._grid, self._device, **settings)
+        return compiled(self._function, (*arguments, *self._compiled_for), self._grid, self._device, **settings)
 
     def _for_addresses(self, addresses: Sequence[int]) -> Callable[..., None]:
         """The launcher for pointers to these addresses."""
@@ -197,6 +205,28 @@ class TupleKernel(Kernel):
 
     def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
         return (tuple(pointers),)
+
+
+def few(elements: int) -> bool:
+    """Whether a kernel over so many elements is one of the few that are compiled for any numbers and sizes of tiles.
+
+    A kernel takes a second or more to compile, and what is gained by other code for each size and layout is less than a
+    microsecond there.
+    """
+    return elements <= FEW
+
+
+def any_like(number: Number) -> Number:
+    """A number of which the compiler learns nothing but whether 32 bits hold it.
+
+    >>> any_like(1), any_like((16, 2**40)), any_like(0.5)
+    (5, (5, 8589934597), 0.5)
+    """
+    if isinstance(number, tuple):
+        return tuple([any_like(member) for member in number])
+    if type(number) is not int:
+        return number
+    return 5 if -(2**31) <= number < 2**31 else 2**33 + 5
 
 
 def addresses_of(pointers: Sequence[Pointer]) -> tuple[list[int], bool]:

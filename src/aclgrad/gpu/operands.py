@@ -11,16 +11,16 @@ one that is launched with views (`NamedKernel`) is given them by name.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 
 from ..core.memory import Piece
 from ..core.spec import Call
 from .addresses import placed
-from .launch import INTERPRETING, Kernel, Number, Pointer
+from .launch import INTERPRETING, Kernel, Number, Pointer, any_like, few
 from .products import LibraryProduct
 from .steps import run_steps
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Given = Mapping[str, Any]
 """Tensors, addresses and None by the names of operands."""
+
+Unknown: TypeAlias = "bool | Container[str]"
+"""The names of numbers of which the compiler learns nothing, so that one kernel serves many calls; True for all."""
 
 
 class Operand(NamedTuple):
@@ -112,7 +115,7 @@ class Operands:
 
 
 class NamedKernel:
-    """A `Kernel` that is launched with operands by name."""
+    """A `Kernel` that is launched with operands by name, and compiled for any numbers that are `unknown`."""
 
     def __init__(
         self,
@@ -122,13 +125,15 @@ class NamedKernel:
         operands: Iterable[Operand],
         numbers: Mapping[str, Number],
         constants: Mapping[str, Any],
+        unknown: Unknown = False,
         **options: Any,
     ) -> None:
         self._operands = Operands(operands)
         require_names(function, self._operands.parameters, numbers, constants)
         self._kernel = Kernel(
-            function, grid, device, self._operands.dtypes, tuple(numbers.values()), constants, **options
-        )
+            function, grid, device, self._operands.dtypes, tuple(numbers.values()), constants,
+            compiled_for=_compiled_for(numbers, unknown), **options,
+        )  # fmt: skip
 
     def __call__(self, given: Given, workspace: torch.Tensor | None = None) -> None:
         """Launch on the current stream."""
@@ -157,7 +162,8 @@ class CallKernel:
         self._empty = 0 in grid
         self._pointers = table.of_call(call)
         self._kernel = Kernel(
-            function, grid, call.device, table.dtypes, tuple(numbers.values()), constants, **options
+            function, grid, call.device, table.dtypes, tuple(numbers.values()), constants,
+            compiled_for=_compiled_for(numbers, is_small(call)), **options,
         )  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -171,6 +177,17 @@ class CallKernel:
         return self._kernel.describe()
 
 
+def _compiled_for(numbers: Mapping[str, Number], unknown: Unknown) -> tuple[Number, ...]:
+    """The numbers that a kernel is compiled for where some of them are `unknown`."""
+    names: Container[str] = (numbers if unknown else ()) if isinstance(unknown, bool) else unknown
+    return tuple([any_like(number) if name in names else number for name, number in numbers.items()])
+
+
+def is_small(call: Call) -> bool:
+    """Whether all tensors of a call have `few` elements."""
+    return few(max((meta.numel for _, meta in call.metas(*call.spec.params)), default=0))
+
+
 class StepKernel:
     """A `NamedKernel` that is launched for every step, with the number `step` behind its pointers."""
 
@@ -182,12 +199,15 @@ class StepKernel:
         operands: Iterable[Operand],
         numbers: Mapping[str, Number],
         constants: Mapping[str, Any],
+        unknown: Unknown = False,
         **options: Any,
     ) -> None:
         self._operands = Operands(operands)
         require_names(function, [*self._operands.parameters, "step"], numbers, constants)
-        dtypes = (*self._operands.dtypes, 0)
-        self._kernel = Kernel(function, grid, device, dtypes, tuple(numbers.values()), constants, **options)
+        self._kernel = Kernel(
+            function, grid, device, (*self._operands.dtypes, 0), tuple(numbers.values()), constants,
+            compiled_for=_compiled_for(numbers, unknown), **options,
+        )  # fmt: skip
 
     def run(
         self, given: Given, workspace: torch.Tensor, steps: int, products: Sequence[Sequence[LibraryProduct]] = ((),)
@@ -211,6 +231,7 @@ class NamedBulkKernel:
         operands: Iterable[Operand],
         numbers: Mapping[str, Number],
         constants: Mapping[str, Any],
+        unknown: Unknown = False,
         **options: Any,
     ) -> None:
         from .hopper import BulkKernel
@@ -222,8 +243,9 @@ class NamedBulkKernel:
         require_names(function, [*descriptors, *self._operands.parameters], numbers, constants)
         blocks = [block for block, _ in placed_at.values()]
         self._kernel = BulkKernel(
-            function, grid, device, blocks, self._operands.dtypes, tuple(numbers.values()), constants, **options
-        )
+            function, grid, device, blocks, self._operands.dtypes, tuple(numbers.values()), constants,
+            compiled_for=_compiled_for(numbers, unknown), **options,
+        )  # fmt: skip
 
     def __call__(self, given: Given, workspace: torch.Tensor | None = None) -> None:
         """Launch on the current stream."""

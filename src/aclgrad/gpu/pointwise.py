@@ -26,7 +26,7 @@ from ..core.loops import Loops, Strides
 from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
 from ..core.words import counted
-from .launch import Dtype, Kernel, Number, TupleKernel, jit
+from .launch import Dtype, Kernel, Number, TupleKernel, any_like, few, jit
 from .strided import LINE, Tiles, offsets, place
 
 
@@ -122,16 +122,18 @@ def _planned(
     numbers: tuple[Number, ...]
     if loops.flat:
         function, programs, numbers = _line, triton.cdiv(loops.count, LINE), (loops.count,)
+        compiled_for = tuple(map(any_like, numbers))  # no access is wider for the number of elements
         constants["LINE"] = LINE
         way = f"lines of {LINE} elements, {counted(programs, 'program')}"
     else:
         tiles = Tiles.of(loops)
         function, programs = _tile, tiles.count
         numbers = (tiles.sizes, spread(tiles.strides), tiles.down)
+        compiled_for = tuple(map(any_like, numbers)) if few(loops.count) else numbers
         constants |= tiles.constants
         cut = f"{tiles.rows} × {tiles.columns} through {len(tiles.sizes)} loops"
         way = f"tiles of {cut}, {counted(programs, 'program')}"
-    return TupleKernel(function, (programs,), device, dtypes, numbers, constants), way
+    return TupleKernel(function, (programs,), device, dtypes, numbers, constants, compiled_for), way
 
 
 @jit

@@ -13,10 +13,16 @@ import triton
 import triton.language as tl
 
 from ..core.loops import Loops
-from .launch import jit
+from .launch import few, jit
 
 LINE = 1024
 """Elements of a line, or of a tile, that a program takes."""
+
+NARROW = 32
+"""Columns of a tile where there are few elements: there is one kind of tile for all of these, so few kernels."""
+
+DEPTHS = (2, 4, 8)
+"""How many loops a kernel has where there are few elements: what is missing counts to 1."""
 
 CROSSED = (32, 64)
 """Rows and columns of a tile where operands are transposed against each other: each has whole sectors to itself."""
@@ -65,17 +71,26 @@ class Tiles:
     @staticmethod
     def of(loops: Loops, line: int = LINE) -> Tiles:
         """Square tiles where layouts cross, long ones of `line` elements where all operands run the same way."""
-        missing = 2 - len(loops.sizes)
+        small = few(loops.count)
+        depth = next((depth for depth in DEPTHS if depth >= len(loops.sizes)), 0) if small else 2
+        missing = depth - len(loops.sizes)
         sizes = (*reversed(loops.sizes), *(1,) * missing)
         strides = tuple((*reversed(steps), *(0,) * missing) for steps in loops.strides)
         down = loops.count // sizes[0] if sizes[0] else 0
-        if loops.crossed:
+        if small:
+            rows, columns = line // NARROW, NARROW
+        elif loops.crossed:
             rows, columns = CROSSED
         else:
             columns = min(line, triton.next_power_of_2(max(1, sizes[0])))
             rows = min(line // columns, triton.next_power_of_2(max(1, down)))
         tiles = triton.cdiv(down, rows) * triton.cdiv(sizes[0], columns)
         return Tiles(tiles, rows, columns, down, sizes, strides, loops.max_offset >= INT32 or loops.count >= INT32)
+
+    @property
+    def square(self) -> bool:
+        """Whether they are made for layouts that cross."""
+        return (self.rows, self.columns) == CROSSED
 
     @property
     def constants(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ...core.loops import Loops
 from ...core.spec import Call
 from ...gpu.launch import Number, jit
 from ...gpu.maths import tanh
-from ...gpu.operands import CallKernel, Operand
+from ...gpu.operands import CallKernel, Operand, is_small
 from ...gpu.strided import INT32, Tiles, offsets, place
 from .._shared.lstm_gates_triton import next_state
 from .layout import gate_distances, operand_strides
@@ -110,7 +110,7 @@ class LstmCell:
         steps = dict(zip(strides, tiles.strides, strict=True))  # innermost first
         distances = gate_distances(call)
         between_rows = [down for name, (_, down) in steps.items() if name not in BIASES]
-        grain = 1 if far else math.gcd(MOST, tiles.sizes[0], *distances, *between_rows)
+        grain = 1 if far or is_small(call) else math.gcd(MOST, tiles.sizes[0], *distances, *between_rows)
         numbers: dict[str, Number] = {
             "sizes": (tiles.sizes[0] // grain, tiles.sizes[1]),
             **{
@@ -127,7 +127,7 @@ class LstmCell:
             [Operand.of(call, name, argument) for argument, name in NAMES.items()],
             numbers,
             {**tiles.constants, "WIDE": far, "ALONG": steps["input_bias"][0] != 0, "GRAIN": grain},
-            num_warps=CROSSED_WARPS if loops.crossed else 1,
+            num_warps=CROSSED_WARPS if tiles.square else 1,
         )
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:

@@ -13,7 +13,7 @@ from aclgrad.gpu.operands import Given, NamedKernel, Operand
 
 from ..dims import LstmDims
 
-MOST_COLUMNS, ROWS = 256, 8
+COLUMNS, ROWS = 128, 16
 """What a program marks."""
 
 
@@ -42,16 +42,15 @@ class StartsAnew:
     def __init__(self, call: Call, scratch: Scratch) -> None:
         dims: LstmDims = call.dims
         self.flags: Piece = scratch.tensor((dims.D, dims.T, dims.N), torch.uint8)
-        columns = min(MOST_COLUMNS, triton.next_power_of_2(max(dims.N, 1)))
         self._kernel = NamedKernel(
-            mark, (triton.cdiv(dims.N, columns), triton.cdiv(dims.T, ROWS), dims.D), call.device,
+            mark, (triton.cdiv(dims.N, COLUMNS), triton.cdiv(dims.T, ROWS), dims.D), call.device,
             (
                 Operand.at("anew", self.flags),
                 Operand("reset", torch.bool),
                 Operand("batch_sizes", torch.int64 if dims.variable else None),
             ),
             {"T": dims.T, "N": dims.N, "reset_strides": call["reset"].strides},
-            {"ROWS": ROWS, "COLUMNS": columns},
+            {"ROWS": ROWS, "COLUMNS": COLUMNS}, unknown=True,
         )  # fmt: skip
         self._empty = 0 in (dims.T, dims.N)
 

@@ -53,19 +53,19 @@ def sum_rows(sums_ptr, delta_ptr, width, count, GROUP: tl.constexpr, ROWS: tl.co
 
 @jit
 def write_bias(
-    db_ih0_ptr, db_hh0_ptr, db_ih1_ptr, db_hh1_ptr, sums_ptr, width, db_strides, GROUPS: tl.constexpr,
+    db_ih0_ptr, db_hh0_ptr, db_ih1_ptr, db_hh1_ptr, sums_ptr, width, groups, db_strides,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Both bias gradients of direction `program_id(1)`, from `sums` [GROUPS, directions · width]."""
+    """Both bias gradients of direction `program_id(1)`, from `sums` [groups, directions · width]."""
     reverse = tl.program_id(1)
     row_stride = tl.num_programs(1) * width
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < width
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, GROUPS, ROWS):
+    for start in range(0, groups, ROWS):
         rows = start + tl.arange(0, ROWS)
         at = rows[:, None].to(tl.int64) * row_stride + reverse * width + columns[None, :]
-        total += tl.load(sums_ptr + at, mask=(rows < GROUPS)[:, None] & inside[None, :], other=0.0)
+        total += tl.load(sums_ptr + at, mask=(rows < groups)[:, None] & inside[None, :], other=0.0)
     value = tl.sum(total, axis=0).to(db_ih0_ptr.dtype.element_ty)
     if reverse == 0:
         tl.store(db_ih0_ptr + columns * db_strides[0], value, mask=inside)
@@ -83,7 +83,7 @@ class BiasSum:
         self._kernel = NamedKernel(
             sum_biases, (triton.cdiv(4 * dims.H, ADD_COLUMNS), dims.D), device,
             (Operand("bias", torch.float32), *(Operand(name, dtype) for name in names)),
-            {"width": 4 * dims.H, "b_strides": _strides(biases)}, {"COLUMNS": ADD_COLUMNS},
+            {"width": 4 * dims.H, "b_strides": _strides(biases)}, {"COLUMNS": ADD_COLUMNS}, unknown=True,
         )  # fmt: skip
 
     def __call__(self, bias: Any, biases: Sequence[torch.Tensor]) -> None:
@@ -118,8 +118,8 @@ class BiasGradients:
         self._write = NamedKernel(
             write_bias, (triton.cdiv(4 * dims.H, WRITE_COLUMNS), dims.D), device,
             (*(Operand(name, dtype) for name in names), Operand.at("sums", sums)),
-            {"width": 4 * dims.H, "db_strides": _strides(gradients)},
-            {"GROUPS": sums.shape[0], "ROWS": SUM_ROWS, "COLUMNS": WRITE_COLUMNS},
+            {"width": 4 * dims.H, "groups": sums.shape[0], "db_strides": _strides(gradients)},
+            {"ROWS": SUM_ROWS, "COLUMNS": WRITE_COLUMNS}, unknown=True,
         )  # fmt: skip
 
     def __call__(self, workspace: torch.Tensor, delta: Piece | None, gradients: Sequence[torch.Tensor]) -> None:

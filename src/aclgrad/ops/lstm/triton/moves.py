@@ -17,15 +17,19 @@ import triton
 import triton.language as tl
 
 from aclgrad.core.meta import Meta
-from aclgrad.gpu.launch import jit
+from aclgrad.gpu.launch import ALIGNED, few, jit
 from aclgrad.gpu.maths import undefined_if_infinite
 from aclgrad.gpu.operands import NamedKernel, Operand
+from aclgrad.gpu.strided import NARROW
 
 from ..dims import LstmDims
 from .fp16_split.scale import LEAST_AMAX, unscaled
 
 TILE = 2048
 """Elements a program copies."""
+
+COUNTS = ("T", "N")
+"""Numbers that change from batch to batch and that no access is wider for."""
 
 Strides = tuple[int, ...]
 
@@ -158,9 +162,12 @@ class Move:
     def planned(self, device: torch.device) -> PlannedMove:
         """The move, ready to be launched."""
         steps, batch, width = self.shape
+        small = few(steps * batch * width)
         crossed = width > 1 and any(strides[-1] != 1 for strides in (*self.sources, *self.targets))
         columns = min(64 if crossed else TILE // 4, triton.next_power_of_2(max(width, 1)))
-        rows = min(TILE // columns, triton.next_power_of_2(max(steps * batch, 1)))
+        if small:
+            columns = NARROW
+        rows = TILE // columns
         tiles = triton.cdiv(steps * batch, rows) * triton.cdiv(width, columns)
         numbers = {
             "T": steps, "N": batch, "C": width, **_pair("target{}_strides", self.targets),
@@ -172,8 +179,17 @@ class Move:
             "COLUMNS": columns,
         }  # fmt: skip
         return PlannedMove(
-            NamedKernel(copy_pair, (tiles, len(self.targets)), device, self._operands(), numbers, constants)
-        )
+            NamedKernel(
+                copy_pair, (tiles, len(self.targets)), device, self._operands(), numbers, constants,
+                unknown=True if small or not self._even else COUNTS,
+            )
+        )  # fmt: skip
+
+    @property
+    def _even(self) -> bool:
+        """Whether accesses can be wide, so that the compiler should know."""
+        strides = (*self.sources, *self.targets, *self.initial)
+        return all(number % ALIGNED == 0 for number in (self.shape[2], *(s for of in strides for s in of[:-1])))
 
     def _operands(self) -> list[Operand]:
         """The table of `copy_pair`."""

@@ -135,6 +135,9 @@ def precise_now(dtype: torch.dtype) -> bool:
     return not (dtype == torch.float32 and allows_tf32())
 
 
+UNKNOWN = ("T",)
+"""Numbers of which compilers learn nothing: the machine code of all recurrences is the same for any length."""
+
 AnyKernel = TypeVar("AnyKernel")
 
 

@@ -15,6 +15,7 @@ import triton
 from aclgrad.core.loops import Loops
 from aclgrad.core.meta import Meta
 from aclgrad.gpu.devices import multiprocessors
+from aclgrad.gpu.launch import few
 from aclgrad.gpu.strided import INT32
 
 THREADS = 128  # of a program
@@ -25,6 +26,7 @@ MOST_ROWS = 8  # of a program
 MANY_PROGRAMS = 8  # on a multiprocessor: where there would be fewer, each takes fewer rows
 FEW_LEFT_OVER = 32  # programs along a row whose last one is not full, so that its idle threads do not count
 ALIGNMENT = 16  # elements; rows start where accesses may be wide
+FEW_COUNTS = 32  # elements of a counter: fewer are as many, where the batch is small
 SHORT_COUNTER = 1024  # elements that every program may add up for itself
 
 # Of channels
@@ -34,8 +36,9 @@ RESIDENT_REGISTERS = 65536 // (RESIDENT * THREADS) // 8 * 8  # of a thread, so t
 MOST_GROUPED, ENOUGH_GROUPED = 64, 16  # columns of one channel that a program adds up itself
 LONG_PLANE = 256  # columns of a channel, from which on strips may end with it: few threads are idle at its end
 FOLD, LONG_FOLD = 1024, 8192  # results of a channel, or of several, that are united at a time
+FEW_COLUMNS, FEW_RESULTS = 64, (64, 4)  # the same of all batches of few elements, so that they have few kernels
 FEW_CHANNELS = 1024  # so few that more of the device has work if programs take fewer channels and more of their results
-PROCESSES, CHANNELS = 32, 16  # that a program takes at a time where it unites the statistics of processes
+PROCESSES, CHANNELS = (8, 32), 16  # that a program takes at a time where it unites the statistics of processes
 
 
 class ElementwiseCut(NamedTuple):
@@ -75,6 +78,7 @@ class ReductionCut:
     height: int  # rows of a block
     blocks: int
     strips: int
+    small: bool  # of few elements
     numbers: dict[str, Any]  # what kernels take: see `moments`
     constants: dict[str, Any]
 
@@ -91,12 +95,12 @@ class ReductionCut:
         inside = [steps.pop() if planes else 1 for steps in strides]
         rows, width = math.prod(sizes), channels * inner
 
-        vector = WIDEST // x.itemsize
-        columns = min(triton.next_power_of_2(max(1, width)), THREADS * vector)
-        group = math.gcd(inner, columns, MOST_GROUPED)
-        split = inner >= LONG_PLANE and group < ENOUGH_GROUPED
+        vector, small = WIDEST // x.itemsize, few(x.numel)
+        columns = FEW_COLUMNS if small else min(triton.next_power_of_2(max(1, width)), THREADS * vector)
+        group = 1 if small else math.gcd(inner, columns, MOST_GROUPED)
+        split = inner > 1 if small else inner >= LONG_PLANE and group < ENOUGH_GROUPED
         if split:
-            columns = group = min(triton.next_power_of_2(inner), THREADS * vector)
+            columns = group = columns if small else min(triton.next_power_of_2(inner), THREADS * vector)
         strips = channels * triton.cdiv(inner, columns) if split else triton.cdiv(width, columns)
         at_once = THREADS * vector // columns
         blocks = max(1, min(RESIDENT * multiprocessors(x.device) // max(1, strips), rows // (at_once * AT_ONCE)))
@@ -113,15 +117,17 @@ class ReductionCut:
             "row_strides": tuple((0, *reversed(steps)) for steps in strides),
             "column_strides": tuple(zip(inside, across, strict=True)),
         }
-        whole = inner % columns == 0 if split else width % columns == 0
+        whole = not small and (inner % columns == 0 if split else width % columns == 0)
         constants = {
             "ROWS": at_once, "COLUMNS": columns, "GROUP": group, "AT_ONCE": AT_ONCE,
-            "FLAT": all(step == 1 for step in inside) and all(step == inner or channels == 1 for step in across),
+            "FLAT": not small
+            and all(step == 1 for step in inside)
+            and all(step == inner or channels == 1 for step in across),
             "SPLIT": split,
             "FULL": whole and rows % height == 0 and height % (at_once * AT_ONCE) == 0,
             "LONG": any(meta.span // meta.itemsize >= INT32 for meta in batches),
         }  # fmt: skip
-        return ReductionCut(channels, inner, group, rows, height, blocks, strips, numbers, constants)
+        return ReductionCut(channels, inner, group, rows, height, blocks, strips, small, numbers, constants)
 
     @property
     def parts(self) -> int:
@@ -136,9 +142,12 @@ class ReductionCut:
     @property
     def fold(self) -> tuple[int, dict[str, int], int]:
         """(programs, results and channels that each takes at a time, its warps) of the second launch."""
-        few = self.channels < FEW_CHANNELS
-        together = 1 if self.parts > 1 else 4 if few else 8
-        most = LONG_FOLD if few and self.parts == 1 else FOLD
+        if self.small:
+            lines, together = FEW_RESULTS
+            return triton.cdiv(self.channels, together), {"LINES": lines, "CHANNELS": together}, 4
+        some = self.channels < FEW_CHANNELS
+        together = 1 if self.parts > 1 else 4 if some else 8
+        most = LONG_FOLD if some and self.parts == 1 else FOLD
         lines = min(most // together, triton.next_power_of_2(max(1, self.blocks * self.parts)))
         warps = 8 if lines * together > FOLD else 4
         return triton.cdiv(self.channels, together), {"LINES": lines, "CHANNELS": together}, warps

@@ -19,11 +19,11 @@ import triton.language as tl
 from aclgrad.core.loops import Loops
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
-from aclgrad.gpu.launch import Number, jit
+from aclgrad.gpu.launch import Number, few, jit
 from aclgrad.gpu.operands import CallKernel, Operand
 from aclgrad.gpu.strided import INT32, Tiles, offsets, place
 
-from .choose import SHORT_COUNTER, THREADS, elementwise_cut
+from .choose import FEW_COUNTS, SHORT_COUNTER, THREADS, elementwise_cut
 
 VECTORS = ("mean", "invstd", "weight", "bias", "sum_dy", "sum_dy_xmu")
 OPTIONS = {"num_warps": THREADS // 32, "enable_fp_fusion": False}  # what is fused would depend on the layout
@@ -181,13 +181,14 @@ class Elementwise:
             "strides": tuple(0 if meta is None else meta.strides[0] for meta in vectors),
             "counts": counts,
         }
-        constants: dict[str, Any] = {"COUNTS": triton.next_power_of_2(max(1, counts[0]))}
+        small = few(x.numel)
+        constants: dict[str, Any] = {"COUNTS": triton.next_power_of_2(max(FEW_COUNTS if small else 1, counts[0]))}
 
         batch_strides = ((x if grad is None else grad).strides, x.strides, out.strides)
         loops = Loops.over(x.shape, *batch_strides)
         channels, inner = x.shape[1], x.strides[1] if x.shape[1] > 1 else 1
         cut = elementwise_cut(loops.count, channels * inner, inner, x)
-        if loops.flat and cut.width < INT32:
+        if loops.flat and cut.width < INT32 and not small:
             grid = triton.cdiv(loops.count, cut.height * cut.width) * triton.cdiv(cut.width, cut.columns)
             numbers |= {"total": loops.count, "width": cut.width, "inner": inner, "channels": channels}
             sizes = {"HEIGHT": cut.height, "ROWS": cut.rows, "COLUMNS": cut.columns, "GROUP": cut.group}

@@ -89,7 +89,7 @@ class BatchNormGatherStatsWithCounts:
         results, strides = vectors(call, "mean_all", "invstd_all")
         moved, moved_strides = vectors(call, *running, left_out=() if updates else running)
         all_strides = (*strides.values(), *(moved_strides if updates else strides).values())  # any, where none are read
-        rows = min(PROCESSES, triton.next_power_of_2(max(1, processes)))
+        rows = next((rows for rows in PROCESSES if rows >= processes), PROCESSES[-1])
         self._kernel = CallKernel(
             call, gather_stats, (triton.cdiv(channels, CHANNELS),),
             [*(Operand.of(call, name) for name in ("mean", "invstd", "counts")), *moved, *results],

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from aclgrad.core.memory import Piece
 from aclgrad.core.spec import F32, I64, Call
-from aclgrad.gpu.launch import jit
+from aclgrad.gpu.launch import few, jit
 from aclgrad.gpu.operands import NamedKernel, Operand
 from aclgrad.gpu.products import multiply
 
@@ -77,6 +77,7 @@ class Probabilities:
             NamedKernel(
                 probabilities, (min(self._rows, chunk.rows - row), triton.cdiv(chunk.columns, LINE)), call.device,
                 operands, numbers, {"EXACT": dtype == F32, "BLOCK": LINE},
+                unknown=few(chunk.rows * chunk.columns),
             )
             for row in range(0, chunk.rows, self._rows)
         ]  # fmt: skip

@@ -15,6 +15,7 @@ import torch
 from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, I64, Call
+from aclgrad.gpu.launch import few
 from aclgrad.gpu.operands import NamedKernel, Operand
 from aclgrad.gpu.products import TILE, multiply
 
@@ -114,7 +115,7 @@ class Statistics:
         return [
             NamedKernel(
                 row_statistics, (min(self._rows, self._tokens - t),), self._device, operands, numbers, constants,
-                num_warps=8,
+                unknown=few(self._tokens * chunk.columns), num_warps=8,
             )
             for t in range(0, self._tokens, self._rows)
         ]  # fmt: skip

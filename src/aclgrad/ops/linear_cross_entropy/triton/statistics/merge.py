@@ -143,7 +143,7 @@ def merging(
             "count": tiles.count, "logits_row": rows, "logits_column": columns,
             "top_stride": strides[0], "total_stride": strides[1], "predicted_stride": strides[2],
         },
-        {"BLOCK": tiles.block},
+        {"BLOCK": tiles.block}, unknown=True,
     )  # fmt: skip
 
 
@@ -175,5 +175,5 @@ def merging_for_training(
             **options.loss_numbers(vocabulary), "target_stride": call["target"].strides[0],
             **{f"{name}_stride": strides.get(name, 0) for name in RESULTS},
         },
-        {"REWEIGHS": options.changes_weights, "BLOCK": tiles.block, "WIDTH": TILE[1]},
+        {"REWEIGHS": options.changes_weights, "BLOCK": tiles.block, "WIDTH": TILE[1]}, unknown=True,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from aclgrad.gpu.products import LibraryProduct
 
 from ....dims import LstmDims
 from ...choose import Choice
-from ...problem import ByPrecision, Problem
+from ...problem import UNKNOWN, ByPrecision, Problem
 from .backward_kernel import step_backward
 from .cut import PerStep, Product
 from .split_products import SplitProducts
@@ -64,7 +64,7 @@ class PerStepBackwardRecurrence:
                     "H": dims.H, "ROWS": rows, "UNITS": units, "BLOCK_K": 64,
                     "PARTIALS": split.partials(precise) if split else 1, "PRECISE": precise, "WIDEN": INTERPRETING,
                 },
-                num_warps=warps,
+                num_warps=warps, unknown=UNKNOWN,
             )  # fmt: skip
 
         self._kernel = ByPrecision(problem.dtype, make)

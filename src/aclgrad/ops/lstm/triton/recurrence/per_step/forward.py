@@ -16,7 +16,7 @@ from aclgrad.gpu.products import LibraryProduct
 
 from ...choose import Choice
 from ...fp16_split.input_product import fine_products
-from ...problem import Problem
+from ...problem import UNKNOWN, Problem
 from .cut import PerStep, Product
 from .forward_kernel import step_forward
 
@@ -58,6 +58,7 @@ class PerStepForwardRecurrence:
                 "WIDEN": INTERPRETING,
             },
             num_warps=8 if rows * units >= 2048 else 2 if self._products else 4, num_stages=3,
+            unknown=UNKNOWN,
         )  # fmt: skip
 
     def compile(self) -> None:

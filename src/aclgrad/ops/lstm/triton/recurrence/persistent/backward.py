@@ -8,7 +8,7 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.operands import Given, NamedKernel, Operand, clear
 
 from ...choose import Choice
-from ...problem import ByPrecision, Problem
+from ...problem import UNKNOWN, ByPrecision, Problem
 from .backward_cut import PersistentBackward
 
 
@@ -44,7 +44,7 @@ class PersistentBackwardRecurrence:
             return NamedKernel(
                 persistent_backward, grid, problem.device, operands, problem.numbers,
                 {**cut.constants(dims, problem.dtype), "PRECISE": precise}, num_warps=cut.warps, maxnreg=255,
-                launch_cooperative_grid=True,
+                launch_cooperative_grid=True, unknown=UNKNOWN,
             )  # fmt: skip
 
         self._kernel = ByPrecision(problem.dtype, make)

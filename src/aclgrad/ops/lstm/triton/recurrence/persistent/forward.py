@@ -10,7 +10,7 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.operands import Given, NamedKernel, Operand, clear
 
 from ...choose import Choice
-from ...problem import Problem
+from ...problem import UNKNOWN, Problem
 from .forward_cut import PersistentForward
 
 
@@ -47,6 +47,7 @@ class PersistentForwardRecurrence:
         return NamedKernel(
             persistent_forward, cut.grid(problem.dims), problem.device, self._operands, problem.numbers,
             cut.constants(problem.dims), num_warps=cut.warps, maxnreg=255, launch_cooperative_grid=True,
+            unknown=UNKNOWN,
         )  # fmt: skip
 
     def compile(self) -> None:

@@ -10,7 +10,7 @@ from aclgrad.gpu.operands import Given, NamedBulkKernel, NamedKernel, Operand, c
 
 from ...choose import Choice
 from ...fp16_split.split import SplitMatrix, SplitWeights
-from ...problem import ByPrecision, Problem
+from ...problem import UNKNOWN, ByPrecision, Problem
 from ..warp_specialised.cut import WarpSpecialisedBackward
 from .cut import WARPS, RowOwner
 
@@ -64,7 +64,7 @@ class RowOwnerRecurrence:
         return NamedKernel(
             row_owner_backward, self._cut.grid(dims), problem.device, self._operands, problem.numbers,
             {**self._cut.constants(dims), "PRECISE": precise}, num_warps=WARPS, maxnreg=255,
-            launch_cooperative_grid=True,
+            launch_cooperative_grid=True, unknown=UNKNOWN,
         )  # fmt: skip
 
     def __call__(self, workspace: torch.Tensor, given: Given) -> None:

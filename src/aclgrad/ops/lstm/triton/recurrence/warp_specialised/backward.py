@@ -6,6 +6,7 @@ import torch
 
 from aclgrad.gpu.operands import NamedBulkKernel
 
+from ...problem import UNKNOWN
 from ..row_owner.backward import RowOwnerRecurrence
 from .cut import ROW_SETS, TILE_K, TILE_ROWS
 
@@ -28,5 +29,5 @@ class WarpSpecialisedBackwardRecurrence(RowOwnerRecurrence):
             warp_specialised_backward, self._cut.grid(dims), problem.device,
             {"delta_high": (matrix, delta.high), "delta_low": (matrix, delta.low)}, self._operands, problem.numbers,
             {**self._cut.constants(dims), "PRECISE": precise}, num_warps=4, maxnreg=START_REGISTERS,
-            launch_cooperative_grid=True,
+            launch_cooperative_grid=True, unknown=UNKNOWN,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.gpu.operands import Given, NamedBulkKernel, Operand, clear
 
 from ...choose import Choice
-from ...problem import Problem
+from ...problem import UNKNOWN, Problem
 from .cut import TILE_K, TILE_ROWS, WarpSpecialisedForward
 
 
@@ -49,7 +49,7 @@ class WarpSpecialisedForwardRecurrence:
         return NamedBulkKernel(
             warp_specialised_forward, self._cut.grid(dims), problem.device, {"h_buffer": (h, self._h_buffer)},
             self._operands, problem.numbers, self._cut.constants(dims), num_warps=4, maxnreg=START_REGISTERS,
-            launch_cooperative_grid=True,
+            launch_cooperative_grid=True, unknown=UNKNOWN,
         )  # fmt: skip
 
     def compile(self) -> None:
