@@ -145,7 +145,10 @@ class NamedKernel:
 
 
 class CallKernel:
-    """A `Kernel` that is launched with an operator's own arguments and outputs, and pieces of its workspace."""
+    """A `Kernel` that is launched with an operator's own arguments and outputs, and pieces of its workspace.
+
+    For a call of `few` elements it is compiled for any numbers but those that are `known`.
+    """
 
     def __init__(
         self,
@@ -155,6 +158,7 @@ class CallKernel:
         operands: Iterable[Operand],
         numbers: Mapping[str, Number],
         constants: Mapping[str, Any],
+        known: Iterable[str] = (),
         **options: Any,
     ) -> None:
         table = Operands(operands)
@@ -163,7 +167,7 @@ class CallKernel:
         self._pointers = table.of_call(call)
         self._kernel = Kernel(
             function, grid, call.device, table.dtypes, tuple(numbers.values()), constants,
-            compiled_for=_compiled_for(numbers, is_small(call)), **options,
+            compiled_for=_compiled_for(numbers, is_small(call) and {*numbers}.difference(known)), **options,
         )  # fmt: skip
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:

@@ -20,7 +20,7 @@ from ...core.memory import Scratch
 from ...core.meta import Meta
 from ...core.spec import Call
 from ...gpu.devices import multiprocessors, overlaps
-from ...gpu.launch import jit
+from ...gpu.launch import ALIGNED, jit
 from ...gpu.maths import tanh, undefined_if_infinite
 from ...gpu.operands import CallKernel, Operand
 from ...gpu.strided import INT32
@@ -181,6 +181,8 @@ class LstmCellBackward:
         }  # fmt: skip
         metas = {name: call[argument] for name, argument in names.items()}
         strides = {f"{name}_strides": (0, 0) if meta is None else meta.strides for name, meta in metas.items()}
+        along = all(step in (0, 1) for _, step in strides.values())
+        wide = along and all(down % ALIGNED == 0 for down in (columns, *(down for down, _ in strides.values())))
         cut, blocks = _blocks(rows, columns, list(strides.values()), call.device)
         bias: Meta | None = call["grad_bias"]
         folding = bias is not None and blocks > 1
@@ -212,6 +214,7 @@ class LstmCellBackward:
                 "LONG": any(meta is not None and meta.span // meta.itemsize >= INT32 for meta in metas.values()),
                 "OVERLAP": overlap,
             },
+            known=strides if wide else (),
             num_warps=cut.warps,
             maxnreg=REGISTERS if cut.rows == 1 else None,
         )

@@ -110,7 +110,10 @@ class LstmCell:
         steps = dict(zip(strides, tiles.strides, strict=True))  # innermost first
         distances = gate_distances(call)
         between_rows = [down for name, (_, down) in steps.items() if name not in BIASES]
-        grain = 1 if far or is_small(call) else math.gcd(MOST, tiles.sizes[0], *distances, *between_rows)
+        grain = 1 if far else math.gcd(MOST, tiles.sizes[0], *distances, *between_rows)
+        wide = grain == MOST and all(along == 1 for name, (along, _) in steps.items() if name not in BIASES)
+        if is_small(call) and not wide:
+            grain = 1
         numbers: dict[str, Number] = {
             "sizes": (tiles.sizes[0] // grain, tiles.sizes[1]),
             **{
@@ -127,6 +130,7 @@ class LstmCell:
             [Operand.of(call, name, argument) for argument, name in NAMES.items()],
             numbers,
             {**tiles.constants, "WIDE": far, "ALONG": steps["input_bias"][0] != 0, "GRAIN": grain},
+            known=[name for name in numbers if name.endswith("_strides")] if wide else (),
             num_warps=CROSSED_WARPS if tiles.square else 1,
         )
 

@@ -181,14 +181,14 @@ class Elementwise:
             "strides": tuple(0 if meta is None else meta.strides[0] for meta in vectors),
             "counts": counts,
         }
-        small = few(x.numel)
-        constants: dict[str, Any] = {"COUNTS": triton.next_power_of_2(max(FEW_COUNTS if small else 1, counts[0]))}
+        least = FEW_COUNTS if few(x.numel) else 1
+        constants: dict[str, Any] = {"COUNTS": triton.next_power_of_2(max(least, counts[0]))}
 
         batch_strides = ((x if grad is None else grad).strides, x.strides, out.strides)
         loops = Loops.over(x.shape, *batch_strides)
         channels, inner = x.shape[1], x.strides[1] if x.shape[1] > 1 else 1
         cut = elementwise_cut(loops.count, channels * inner, inner, x)
-        if loops.flat and cut.width < INT32 and not small:
+        if loops.flat and cut.width < INT32:
             grid = triton.cdiv(loops.count, cut.height * cut.width) * triton.cdiv(cut.width, cut.columns)
             numbers |= {"total": loops.count, "width": cut.width, "inner": inner, "channels": channels}
             sizes = {"HEIGHT": cut.height, "ROWS": cut.rows, "COLUMNS": cut.columns, "GROUP": cut.group}
@@ -199,7 +199,9 @@ class Elementwise:
             names = ("grad_strides", "x_strides", "out_strides", "channel_strides")
             numbers |= {"sizes": tiles.sizes, **dict(zip(names, tiles.strides, strict=True)), "down": tiles.down}
             grid, sizes, function = tiles.count, tiles.constants, batch_norm_tile
-        self._kernel = CallKernel(call, function, (grid,), operands, numbers, {**sizes, **constants}, **OPTIONS)
+        self._kernel = CallKernel(
+            call, function, (grid,), operands, numbers, {**sizes, **constants}, known=("width",), **OPTIONS
+        )
 
     def _plan_counter(self, call: Call, scratch: Scratch) -> tuple[Operand, tuple[int, int]]:
         """What the programs add up, its size and its stride: the counter, or its sum if it is long."""
