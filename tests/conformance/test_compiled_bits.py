@@ -64,12 +64,11 @@ def test_differentiable_functions(name, dtype):
     assert_same_bits(call, tensors_in(arguments))
 
 
+@pytest.mark.parametrize("dtypes", [QUICK, pytest.param(FLOATS[2:], marks=pytest.mark.slow)], ids=["quick", "others"])
 @pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
-def test_functions_without_a_gradient(operator):
-    for dtype in FLOATS:
-        case = suite(operator.spec).cases[0]
-        if dtype not in case.dtypes:
-            continue
+def test_functions_without_a_gradient(operator, dtypes):
+    case = suite(operator.spec).cases[0]
+    for dtype in [dtype for dtype in dtypes if dtype in case.dtypes]:
         arguments, again = case.build(dtype), case.build(dtype)
         function = getattr(aclgrad, operator.spec.name, operator)
         expected, found = function(*arguments), compiled(lambda *args, f=function: f(*args))(*again)
