@@ -114,8 +114,10 @@ class Operands:
         return from_workspace if pieces else from_call
 
 
-class NamedKernel:
-    """A `Kernel` that is launched with operands by name, and compiled for any numbers that are `unknown`."""
+class _OperandKernel:
+    """A `Kernel` with a table of operands, compiled for any numbers that are `unknown`."""
+
+    _behind: tuple[str, ...] = ()  # numbers that a launch gives behind the pointers
 
     def __init__(
         self,
@@ -129,22 +131,27 @@ class NamedKernel:
         **options: Any,
     ) -> None:
         self._operands = Operands(operands)
-        require_names(function, self._operands.parameters, numbers, constants)
+        require_names(function, [*self._operands.parameters, *self._behind], numbers, constants)
+        dtypes = (*self._operands.dtypes, *[0] * len(self._behind))
         self._kernel = Kernel(
-            function, grid, device, self._operands.dtypes, tuple(numbers.values()), constants,
+            function, grid, device, dtypes, tuple(numbers.values()), constants,
             compiled_for=_compiled_for(numbers, unknown), **options,
         )  # fmt: skip
-
-    def __call__(self, given: Given, workspace: torch.Tensor | None = None) -> None:
-        """Launch on the current stream."""
-        self._kernel(*self._operands.pointers(given, workspace))
 
     def describe(self) -> str:
         """See `Kernel`."""
         return self._kernel.describe()
 
 
-class CallKernel:
+class NamedKernel(_OperandKernel):
+    """A `Kernel` that is launched with operands by name."""
+
+    def __call__(self, given: Given, workspace: torch.Tensor | None = None) -> None:
+        """Launch on the current stream."""
+        self._kernel(*self._operands.pointers(given, workspace))
+
+
+class CallKernel(_OperandKernel):
     """A `Kernel` that is launched with an operator's own arguments and outputs, and pieces of its workspace.
 
     For a call of `few` elements it is compiled for any numbers but those that are `known`.
@@ -161,14 +168,10 @@ class CallKernel:
         known: Iterable[str] = (),
         **options: Any,
     ) -> None:
-        table = Operands(operands)
-        require_names(function, table.parameters, numbers, constants)
+        unknown = is_small(call) and {*numbers}.difference(known)
+        super().__init__(function, grid, call.device, operands, numbers, constants, unknown, **options)
         self._empty = 0 in grid
-        self._pointers = table.of_call(call)
-        self._kernel = Kernel(
-            function, grid, call.device, table.dtypes, tuple(numbers.values()), constants,
-            compiled_for=_compiled_for(numbers, is_small(call) and {*numbers}.difference(known)), **options,
-        )  # fmt: skip
+        self._pointers = self._operands.of_call(call)
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Launch on the current stream; arguments and outputs stand in the contract's order."""
@@ -176,42 +179,11 @@ class CallKernel:
             return
         self._kernel(*self._pointers(args, outs, workspace))
 
-    def describe(self) -> str:
-        """See `Kernel`."""
-        return self._kernel.describe()
 
-
-def _compiled_for(numbers: Mapping[str, Number], unknown: Unknown) -> tuple[Number, ...]:
-    """The numbers that a kernel is compiled for where some of them are `unknown`."""
-    names: Container[str] = (numbers if unknown else ()) if isinstance(unknown, bool) else unknown
-    return tuple([any_like(number) if name in names else number for name, number in numbers.items()])
-
-
-def is_small(call: Call) -> bool:
-    """Whether all tensors of a call have `few` elements."""
-    return few(max((meta.numel for _, meta in call.metas(*call.spec.params)), default=0))
-
-
-class StepKernel:
+class StepKernel(_OperandKernel):
     """A `NamedKernel` that is launched for every step, with the number `step` behind its pointers."""
 
-    def __init__(
-        self,
-        function: Any,
-        grid: Sequence[int],
-        device: torch.device,
-        operands: Iterable[Operand],
-        numbers: Mapping[str, Number],
-        constants: Mapping[str, Any],
-        unknown: Unknown = False,
-        **options: Any,
-    ) -> None:
-        self._operands = Operands(operands)
-        require_names(function, [*self._operands.parameters, "step"], numbers, constants)
-        self._kernel = Kernel(
-            function, grid, device, (*self._operands.dtypes, 0), tuple(numbers.values()), constants,
-            compiled_for=_compiled_for(numbers, unknown), **options,
-        )  # fmt: skip
+    _behind = ("step",)
 
     def run(
         self, given: Given, workspace: torch.Tensor, steps: int, products: Sequence[Sequence[LibraryProduct]] = ((),)
@@ -280,3 +252,14 @@ def vectors(call: Call, *names: str, left_out: Iterable[str] = ()) -> tuple[list
 def clear(piece: Piece, workspace: torch.Tensor) -> None:
     """Fill with zero bytes."""
     workspace[piece.offset : piece.offset + piece.nbytes].zero_()
+
+
+def _compiled_for(numbers: Mapping[str, Number], unknown: Unknown) -> tuple[Number, ...]:
+    """The numbers that a kernel is compiled for where some of them are `unknown`."""
+    names: Container[str] = (numbers if unknown else ()) if isinstance(unknown, bool) else unknown
+    return tuple([any_like(number) if name in names else number for name, number in numbers.items()])
+
+
+def is_small(call: Call) -> bool:
+    """Whether all tensors of a call have `few` elements."""
+    return few(max((meta.numel for _, meta in call.metas(*call.spec.params)), default=0))
