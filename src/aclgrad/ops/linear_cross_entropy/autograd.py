@@ -49,10 +49,9 @@ def _kept_loss(loss: Tensor | None, normalizer: Tensor | None) -> Tensor | None:
     return loss.clone() if loss is not None and normalizer is not None and normalizer.requires_grad else None
 
 
-def _taken(ctx: Any) -> Sequence[Tensor | None] | None:
+def _taken(ctx: Any) -> Any:
     """The gradients that came with the loss, for the first who asks; None for all others, in other threads as well."""
-    gradients: Sequence[Tensor | None] | None = vars(ctx).pop("gradients", None)
-    return gradients
+    return vars(ctx).pop("gradients", None)
 
 
 def _given(ctx: Any) -> dict[str, Any]:
