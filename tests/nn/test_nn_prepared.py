@@ -81,19 +81,20 @@ def unchecked(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(N,), (2, 4), (2, 2, 2)], ids=str)
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("bias", "weighs"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_known_call_is_not_checked_again(shape, bias, training, unchecked):
+def test_a_known_call_is_not_checked_again(shape, bias, weighs, training, unchecked):
     module = made(bias=bias).requires_grad_(training)
     new, targets = drawn(*shape)
-    truth = copy.deepcopy(module).double()(new.double(), targets)
+    weights = torch.rand(2, *shape) if weighs else [None, None]
+    truth = copy.deepcopy(module).double()(new.double(), targets, None if not weighs else weights[1].double())
     for _ in range(2):  # the second is of a known plan, too
         x, target = drawn(*shape)
-        loss = module(x.requires_grad_(training), target)
+        loss = module(x.requires_grad_(training), target, weights[0])
         if training:
             torch.autograd.grad(loss, [x, *module.parameters()])
     unchecked()
-    loss = module(new.requires_grad_(training), targets)
+    loss = module(new.requires_grad_(training), targets, weights[1])
     torch.testing.assert_close(loss.double(), truth, rtol=1e-6, atol=0)
     if training:
         assert torch.autograd.grad(loss, new)[0].shape == new.shape
