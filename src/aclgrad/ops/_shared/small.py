@@ -26,8 +26,13 @@ REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 
 
 def is_served(input: Tensor, *, by_gpu: bool = False) -> bool:
-    """Whether torch may serve a call with this input: nobody traces it, and it is in a CPU's memory, or a GPU's."""
-    return enabled and type(input) is Tensor and (input.is_cpu or (by_gpu and input.is_cuda)) and not is_watched()
+    """Whether torch may serve a call with this input: it is in a CPU's memory, or a GPU's, and nobody traces it.
+
+    Nor does torch.func transform it: what is mapped does not say whether a gradient is wanted (`restate`).
+    """
+    if not enabled or type(input) is not Tensor or not (input.is_cpu or (by_gpu and input.is_cuda)):
+        return False
+    return not is_watched() and not torch._C._are_functorch_transforms_active()
 
 
 def is_exact(tensor: Tensor) -> bool:
