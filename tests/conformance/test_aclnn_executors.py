@@ -91,6 +91,19 @@ def test_torch_tensors_that_changed_between_the_phases_are_refused():
         assert "described anew" in acl.get_recent_err_msg()
 
 
+def test_torch_tensors_moved_between_the_phases_may_not_overlap():
+    x, out, room = torch.randn(40), torch.full((40,), 7.0), torch.randn(80)
+    _, executor, _ = aclnn.aclnnHardsigmoidGetWorkspaceSize(x, out)
+    before, x.data, out.data = room.clone(), room[:40], room[20:60]
+    assert aclnn.aclnnHardsigmoid(None, 0, executor, None) == INVALID
+    assert "out shares memory with self" in acl.get_recent_err_msg()
+    same(room, before)
+    _, executor, _ = aclnn.aclnnHardsigmoidGetWorkspaceSize(x.clone(), y := torch.empty(40))
+    y.data = room[40:]
+    assert aclnn.aclnnHardsigmoid(None, 0, executor, None) == 0
+    torch.testing.assert_close(room[40:], torch.nn.functional.hardsigmoid(room[:40]))
+
+
 def test_a_repeatable_executor_takes_no_tensor_of_another_device():
     x, out = torch.randn(4), torch.empty(4)
     _, executor, _ = aclnn.aclnnHardsigmoidGetWorkspaceSize(x, out)

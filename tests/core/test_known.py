@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
@@ -146,6 +147,68 @@ def test_shapes_by_turns_are_all_recognised(unread):
             stores.keep(shape, (torch.empty(shape),))
     unread()
     assert [stores.find((torch.empty(shape),)) for shape in shapes] == shapes
+
+
+def test_an_array_for_a_number_is_another_call():
+    calls = Recognised()
+    calls.keep("found", call())
+    for name in ("absent", "flag", "count", "number", "word"):
+        assert calls.find(call(**{name: np.array([1, 2])})) is None  # an array does not say in a word if it is equal
+
+
+@pytest.mark.parametrize("first", [None, [BASE[:4]]], ids=["none", "list"])
+def test_a_call_whose_first_value_is_no_tensor_is_recognised(first, unread):
+    store = recognised((first, BASE, 1.0))
+    unread()
+    assert store.find((first, BASE.clone(), 1.0)) == "found"
+
+
+def checks_made(monkeypatch):
+    """The calls for which a check is made from now on."""
+    made, make = [], known._Call.of
+    monkeypatch.setattr(known._Call, "of", lambda values, found: made.append(found) or make(values, found))
+    return made
+
+
+CANNOT = {"twins": (BASE, BASE), "bools": (BASE, [True, False]), "subclass": call(**OTHERS["subclass"])}
+
+
+@pytest.mark.parametrize("name", CANNOT)
+def test_checks_are_seldom_made_where_they_are_of_no_use(name, monkeypatch):
+    store = Known()
+    store.keep("found", CANNOT[name])
+    made = checks_made(monkeypatch)
+    assert all(store.find(CANNOT[name]) == "found" for _ in range(1000))
+    assert len(made) <= 10
+
+
+def test_checks_are_seldom_made_where_there_are_too_many_calls(monkeypatch):
+    store, calls = Known(), [(BASE, number) for number in range(NEAR + 4)]
+    for values in calls:
+        store.keep(values[1], values)
+    made = checks_made(monkeypatch)
+    assert all(store.find(values) == values[1] for values in calls * 500)
+    assert len(made) <= 10 * len(calls)
+
+
+class Other:
+    """A check that takes something else than the one that is known, or does nothing."""
+
+    def __init__(self, *_, **named):
+        if "dynamic_dims_sizes" in named:
+            raise TypeError("unexpected")
+
+
+@pytest.mark.parametrize("guards", [None, Other, lambda *_, **__: Other()])
+def test_without_the_compilers_check_calls_are_found_by_their_metadata(guards, monkeypatch):
+    monkeypatch.setattr(torch._C._dynamo.guards, "TensorGuards", guards)
+    assert known._compiled_check() is None
+    monkeypatch.setattr(known, "_Guards", None)
+    store = Known()
+    store.keep("found", call())
+    assert [store.find(call()) for _ in range(3)] == ["found"] * 3
+    assert store.find(call(number=0.25)) is None
+    assert store.recognise(call()) is None
 
 
 def test_a_store_is_bounded():

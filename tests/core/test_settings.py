@@ -13,12 +13,15 @@ class Elsewhere(dict):
     """An environment that keeps its values as another Python may."""
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["", "replaced since"])
 @pytest.mark.parametrize("known", [True, False], ids=["as CPython keeps them", "otherwise"])
-def test_a_variable_may_be_set_at_any_time(known, monkeypatch):
+def test_a_variable_may_be_set_at_any_time(known, replaced, monkeypatch):
     if not known:
         monkeypatch.setattr(os, "environ", Elsewhere(os.environ))
     read = setting(NAME)
     assert read() is None
+    if replaced:
+        monkeypatch.setattr(os, "environ", dict(os.environ))
     for value in ("one", "zwölf", ""):
         os.environ[NAME] = value
         assert read() == value

@@ -246,6 +246,15 @@ class TestAsTorchHasIt:
             torch.autograd.grad(loss.sum(), leaves), torch.autograd.grad(expected.sum(), leaves)
         )  # fmt: skip
 
+    @pytest.mark.parametrize("classes", [(7,), (7, 2)], ids=str)
+    @pytest.mark.filterwarnings("ignore:linear_cross_entropy")
+    def test_without_features(self, classes):
+        x, w, target, bias, _ = self.data(6, classes=classes, probable=True)
+        none = slice(0)
+        loss = aclgrad.nn.linear_cross_entropy(x[:, none], w[..., none], target, linear_bias=bias)
+        torch.testing.assert_close(loss, F.cross_entropy(bias.expand(6, *classes), target))
+        assert torch.autograd.grad(loss, w)[0].eq(0).all()
+
     @pytest.mark.parametrize("out_features", [(), (2,), (2, 3)], ids=str)
     @pytest.mark.parametrize("bias", [False, True])
     @pytest.mark.filterwarnings("ignore:linear_cross_entropy")

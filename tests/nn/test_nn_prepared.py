@@ -5,6 +5,7 @@ Their cost is counted in calls of Python functions, which do not vary as time do
 
 import copy
 import sys
+from threading import Thread
 
 import pytest
 import torch
@@ -80,19 +81,20 @@ def unchecked(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(N,), (2, 4), (2, 2, 2)], ids=str)
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("bias", "weighs"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_known_call_is_not_checked_again(shape, bias, training, unchecked):
+def test_a_known_call_is_not_checked_again(shape, bias, weighs, training, unchecked):
     module = made(bias=bias).requires_grad_(training)
     new, targets = drawn(*shape)
-    truth = copy.deepcopy(module).double()(new.double(), targets)
+    weights = torch.rand(2, *shape) if weighs else [None, None]
+    truth = copy.deepcopy(module).double()(new.double(), targets, None if not weighs else weights[1].double())
     for _ in range(2):  # the second is of a known plan, too
         x, target = drawn(*shape)
-        loss = module(x.requires_grad_(training), target)
+        loss = module(x.requires_grad_(training), target, weights[0])
         if training:
             torch.autograd.grad(loss, [x, *module.parameters()])
     unchecked()
-    loss = module(new.requires_grad_(training), targets)
+    loss = module(new.requires_grad_(training), targets, weights[1])
     torch.testing.assert_close(loss.double(), truth, rtol=1e-6, atol=0)
     if training:
         assert torch.autograd.grad(loss, new)[0].shape == new.shape
@@ -156,3 +158,53 @@ def test_a_known_call_is_differentiated_by_what_else_it_was_given(wanted):
     losses = torch.nn.functional.cross_entropy(x.double() @ module.linear.weight.double().t(), target, reduction="none")
     loss = (losses * exact["token_weight"]).sum() / exact["normalizer"]
     torch.testing.assert_close(found.double(), torch.autograd.grad(loss, exact[wanted])[0], rtol=1e-5, atol=1e-7)
+
+
+LOSSES = {
+    "class weights": ({"weight": torch.rand(V)}, {}),
+    "normalizer": ({}, {"normalizer": 5.0}),
+    "differentiated normalizer": ({}, {"normalizer": torch.tensor(5.0, requires_grad=True)}),
+    "statistics": ({"return_stats": True}, {}),
+    "sum": ({"reduction": "sum"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_may_be_written_over(name):
+    """As `loss /= steps` does where gradients of several steps are added."""
+    options, given = LOSSES[name]
+    module, (x, target) = made(**options), drawn(N)
+    leaves = [x.requires_grad_(), *module.parameters()]
+    leaves += [value for value in given.values() if isinstance(value, torch.Tensor)]
+    compiled = [torch.compile(module, fullgraph=True, backend="aot_eager")] if name == "statistics" else []
+    for call in (module, module, *compiled):
+        found = []
+        for divided in (torch.div, torch.Tensor.div_):
+            result = call(x, target, **given)
+            loss = result[0] if isinstance(result, tuple) else result
+            found.append(torch.autograd.grad(divided(loss, 4), leaves))
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_two_threads_do_not_share_the_gradients_that_came_with_a_loss(monkeypatch):
+    """Another backward pass over a graph that is kept comes between any two lines of this one."""
+    module, (x, target) = made(), drawn(N)
+    loss = module(x.requires_grad_(), target)
+    asked, others = torch.is_grad_enabled, []
+
+    def slope():
+        return torch.autograd.grad(loss, x, torch.tensor(3.0), retain_graph=True)[0]
+
+    def between():
+        monkeypatch.setattr(torch, "is_grad_enabled", asked)
+        thread = Thread(target=lambda: others.append(slope()))
+        thread.start()
+        thread.join()
+        return asked()
+
+    monkeypatch.setattr(torch, "is_grad_enabled", between)
+    found = slope()
+    assert found.data_ptr() != others[0].data_ptr()
+    for gradient in (found, *others):
+        torch.testing.assert_close(gradient, slope(), rtol=1e-6, atol=1e-8)

@@ -66,12 +66,17 @@ def require_memory(label: str, tensor: torch.Tensor) -> None:
     raise NotInMemory(f"{label} is {kind}, expected a tensor with memory of its own", label)
 
 
+_is_included, _BEFORE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
+"""Tracers may stand before all else that the dispatcher does; they are not among its modes."""
+
+
 def is_watched() -> bool:
     """Whether somebody records or replaces what is called: a compiler, a tracer, a mode, forward mode."""
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
+        or _is_included(_BEFORE_DISPATCH)
         or forward_ad._current_level >= 0
     )
 

@@ -26,7 +26,19 @@ NEAR = 8
 T = TypeVar("T")
 _Pick: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 
-_Guards: Any = getattr(torch._C._dynamo.guards, "TensorGuards", None)
+
+def _compiled_check() -> Any:
+    """The class of such checks; None where torch has none that takes what it is given here."""
+    one = torch.empty(1, device="cpu")
+    try:
+        guards: Any = torch._C._dynamo.guards  # torch leaves this untyped
+        made = guards.TensorGuards(one, dynamic_dims_sizes=[[1]], dynamic_dims_strides=[[1]])
+        return guards.TensorGuards if made.check(one) and not made.check(one[:0]) else None
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+
+
+_Guards = _compiled_check()
 _PLAIN = (torch.Tensor, Parameter)
 _SIMPLE = (type(None), bool, int, float, str)
 _META = attrgetter("meta")
@@ -36,7 +48,7 @@ class Known(Generic[T]):
     """A dictionary of calls: what differs in no value that `fingerprint` looks at has the same entry."""
 
     def __init__(self) -> None:
-        self._made: dict[Any, T] = {}
+        self._made: dict[Any, _Kept[T]] = {}
         self._newest: Recognised[T] = Recognised()
 
     def __len__(self) -> int:
@@ -44,7 +56,7 @@ class Known(Generic[T]):
 
     def values(self) -> Iterable[T]:
         """All that is kept."""
-        return self._made.values()
+        return [kept.made for kept in self._made.values()]
 
     def clear(self) -> None:
         """Forget all."""
@@ -54,14 +66,18 @@ class Known(Generic[T]):
     def find(self, values: Sequence[Any], *beside: Any) -> T | None:
         """What was kept for a call of these arguments and of equal things `beside`."""
         made = self._newest.find(values, *beside)
-        if made is None:
-            try:
-                made = self._made.get((fingerprint(values), beside))
-            except TypeError:  # something cannot be hashed
-                return None
-            if made is not None:
-                self._newest.keep(made, values, *beside)
-        return made
+        if made is not None:
+            return made
+        try:
+            kept = self._made.get((fingerprint(values), beside))
+        except TypeError:  # something cannot be hashed
+            return None
+        if kept is None:
+            return None
+        kept.missed += 1
+        if kept.missed & (kept.missed - 1) == 0:  # a power of two: to make a check takes longer than to do without
+            self._newest.keep(kept.made, values, *beside)
+        return kept.made
 
     def recognise(self, values: Sequence[Any], *beside: Any) -> T | None:
         """The same if the call is one of the newest."""
@@ -76,7 +92,15 @@ class Known(Generic[T]):
             return
         if len(self._made) >= KEPT:
             self.clear()
-        self._made[key] = made
+        self._made[key] = _Kept(made)
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """What was made of a call, and how often that was asked for by a call which was not recognised."""
+
+    made: T
+    missed: int = 0
 
 
 class Recognised(Generic[T]):
@@ -95,10 +119,10 @@ class Recognised(Generic[T]):
     def find(self, values: Sequence[Any], *beside: Any) -> T | None:
         """What was kept for a call like this one; None also where it is not recognised."""
         try:
-            for call in self._calls.get((values[0].shape, len(values), beside), ()):
+            for call in self._calls.get(_place(values, beside), ()):
                 if call.fits(values):
                     return call.made
-        except (AttributeError, RuntimeError, TypeError):  # no tensor, one without sizes, what cannot be hashed
+        except (AttributeError, RuntimeError, TypeError):  # no handle, a tensor without sizes, what cannot be hashed
             pass
         return None
 
@@ -107,7 +131,7 @@ class Recognised(Generic[T]):
         call = _Call.of(values, made)
         if call is None:
             return
-        place = (getattr(values[0], "shape", None), len(values), beside)
+        place = _place(values, beside)
         if len(self._calls) >= KEPT:
             self.clear()
         self._calls[place] = (call, *self._calls.get(place, ())[: NEAR - 1])
@@ -163,9 +187,13 @@ class _Call(Generic[T]):
         if self.rest is None:
             return True
         others = self.rest(values)
-        return all(map(is_, others, self.others)) or (
-            others == self.others and all(map(is_, map(type, others), map(type, self.others)))
+        return all(map(is_, others, self.others)) or (  # what has another type may not say in a word if it is equal
+            all(map(is_, map(type, others), map(type, self.others))) and others == self.others
         )
+
+
+def _place(values: Sequence[Any], beside: tuple[Any, ...]) -> Any:
+    return getattr(values[0], "shape", None), len(values), beside
 
 
 def _is_plain(value: Any) -> bool:

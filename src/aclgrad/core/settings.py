@@ -11,7 +11,7 @@ def setting(name: str) -> Callable[[], str | None]:
     """What reads a variable; None if it is not set.
 
     `os.environ` encodes the name anew each time, and raises and catches an error for a variable that is not set, which
-    takes as long as half a kernel. What it keeps is asked instead.
+    takes as long as half a kernel. What it keeps is asked instead, unless another stands in its place by then.
     """
     environment: Any = os.environ
     try:
@@ -20,6 +20,8 @@ def setting(name: str) -> Callable[[], str | None]:
         return lambda: os.environ.get(name)
 
     def read() -> str | None:
+        if os.environ is not environment:
+            return os.environ.get(name)
         value = kept.get(key)
         return None if value is None else decode(value)
 

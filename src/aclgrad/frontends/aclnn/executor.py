@@ -36,7 +36,8 @@ SMALL_BYTES = 1 << 17
 
 _OF_ONE_TENSOR = (TensorParam, InOut, Out)
 
-Plain = tuple[Param, torch.Tensor, Meta]
+Plain = tuple[Param, torch.Tensor, Meta, int]
+"""What was given as a tensor of torch's, its metadata and where it lay."""
 
 
 class Executor:
@@ -122,11 +123,13 @@ class Executor:
         live = self._live
         if live is None or not all(map(_unchanged, self._bound)):
             live = self._bind()
-        for param, tensor, meta in self._plain:
+        moved = False
+        for param, tensor, meta, address in self._plain:
             if not meta.describes(tensor):
                 raise _described_anew(param, meta)
             _require_storage(param, tensor, meta)
-        return live
+            moved |= tensor.data_ptr() != address
+        return self._bind() if moved else live  # which looks once more for memory that is shared
 
     def _bind(self) -> tuple[list[Any], list[Any]]:
         plan, spec = self.plan, self.plan.call.spec
@@ -227,7 +230,7 @@ def _require_storage(param: Param, tensor: torch.Tensor, meta: Meta) -> None:
 def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[Plain], label: str | None = None) -> Any:
     """The torch tensors behind an operand; noted are aclTensors with what was found, and what was given as tensors."""
     if isinstance(value, torch.Tensor):
-        plain.append((param, value, meta))
+        plain.append((param, value, meta, value.data_ptr()))
     if type(value) is AclTensor:
         if value.meta != meta:
             raise _described_anew(param, meta)

@@ -6,6 +6,10 @@ refuses goes the module's ordinary way, whose checks say what is wrong.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -22,10 +26,34 @@ REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 
 
 def is_served(input: Tensor, *, by_gpu: bool = False) -> bool:
-    """Whether torch may serve a call with this input: nobody traces it, and it is in a CPU's memory, or a GPU's."""
-    return enabled and type(input) is Tensor and (input.is_cpu or (by_gpu and input.is_cuda)) and not is_watched()
+    """Whether torch may serve a call with this input: it is in a CPU's memory, or a GPU's, and nobody traces it.
+
+    Nor does torch.func transform it: what is mapped does not say whether a gradient is wanted (`restate`).
+    """
+    if not enabled or type(input) is not Tensor or not (input.is_cpu or (by_gpu and input.is_cuda)):
+        return False
+    return not is_watched() and not torch._C._are_functorch_transforms_active()
 
 
 def is_exact(tensor: Tensor) -> bool:
     """Whether torch computes in the tensor's dtype, and on a CPU it is a wide one."""
     return (tensor.dtype in WIDE or tensor.is_cuda) and not torch.is_autocast_enabled(tensor.device.type)
+
+
+def restate(node: Any, x: Tensor, gradients: Callable[[Tensor, Sequence[Any], Sequence[Any]], Any]) -> None:
+    """Have a gradient of torch's, which it cannot differentiate as often as ours, differentiated by a formula.
+
+    The node has saved `x`. `gradients(x, found, upstream)` are called where somebody may differentiate what it found.
+    """
+    kept: Callable[[], Any] = weakref.ref(x) if _are_saved_as_they_are() else lambda: x
+
+    def restated(found: Sequence[Any], upstream: Sequence[Any]) -> Any:
+        return gradients(kept(), found, upstream) if torch.is_grad_enabled() else None
+
+    node.register_hook(restated)
+
+
+def _are_saved_as_they_are() -> bool:
+    """Whether a node keeps its tensors alive: nobody packs them, as `torch.utils.checkpoint` does."""
+    packing = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return packing is not None and packing(True) is None  # whether the compiler traces is not asked

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import hardsigmoid
 
 from ...core.binding import require_strided
 from .._shared.modules import require_tensor
-from .._shared.small import REFUSALS, is_served
+from .._shared.small import REFUSALS, is_served, restate
 
 __all__ = ["Hardsigmoid"]
 
@@ -33,8 +36,13 @@ class Hardsigmoid(nn.Hardsigmoid):
     def forward(self, input: Tensor) -> Tensor:
         """min(max((x + 3) / 6, 0), 1), over the input where `inplace` asks for it."""
         if is_served(input, by_gpu=True) and input.numel() <= SMALL.get(input.dtype, 0):
+            follows = input.requires_grad and torch.is_grad_enabled()
             try:
-                return hardsigmoid(input, self.inplace)
+                if not (follows and self.inplace):  # x, which the second derivative needs, would be gone
+                    output = hardsigmoid(input, self.inplace)
+                    if follows:
+                        restate(output.grad_fn, input, _again)  # torch's own cannot be differentiated
+                    return output
             except REFUSALS:  # said better below
                 pass
         require_tensor("input", input)
@@ -43,3 +51,8 @@ class Hardsigmoid(nn.Hardsigmoid):
             return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
         torch.ops.aclgrad.hardsigmoid_(input)
         return input
+
+
+def _again(x: Tensor, _: Sequence[Any], upstream: Sequence[Any]) -> Any:
+    """The gradient of x as an operator that can be differentiated."""
+    return (torch.ops.aclgrad.hardsigmoid_backward(upstream[0], x),)

@@ -32,7 +32,9 @@ def _keep(ctx: Any, names: Sequence[str], inputs: Sequence[Any], found: Mapping[
     ctx.names = names
     ctx.given = dict(zip(names, inputs, strict=True))
     tensors = {name: value for name, value in ctx.given.items() if isinstance(value, Tensor)}
-    tensors |= {name: found[name] for name in (*RECORDED, "losses", "loss") if name in found}
+    tensors |= {name: found[name] for name in (*RECORDED, "losses") if name in found}
+    loss = _kept_loss(found.get("loss"), ctx.given.get("normalizer"))
+    tensors |= {} if loss is None else {"loss": loss}
     for name in tensors:
         ctx.given[name] = None
     ctx.saved = tuple(tensors)
@@ -40,6 +42,16 @@ def _keep(ctx: Any, names: Sequence[str], inputs: Sequence[Any], found: Mapping[
     followed = ("loss", *(OF_TOKENS if ctx.given["wants_statistics"] else ()))
     ctx.mark_non_differentiable(*(value for name, value in found.items() if name not in followed))
     ctx.set_materialize_grads(False)  # zeros for the gradients' own gradients would be as large as they are
+
+
+def _kept_loss(loss: Tensor | None, normalizer: Tensor | None) -> Tensor | None:
+    """What a normalizer is differentiated with: a copy, since the loss may be written over (`loss /= steps`)."""
+    return loss.clone() if loss is not None and normalizer is not None and normalizer.requires_grad else None
+
+
+def _taken(ctx: Any) -> Any:
+    """The gradients that came with the loss, for the first who asks; None for all others, in other threads as well."""
+    return vars(ctx).pop("gradients", None)
 
 
 def _given(ctx: Any) -> dict[str, Any]:
@@ -78,9 +90,8 @@ class Together(torch.autograd.Function):
         """`arguments`: those of the op, which asks for no statistics; and those that are `FOLLOWED` once more."""
         output = together.run(arguments)
         loss: Tensor = output[0]
-        normalizer = followed[-1]
         ctx.given = [None if isinstance(value, Tensor) else value for value in arguments]
-        ctx.save_for_backward(*TENSORS_OF(arguments), None if normalizer is None else loss, output[LOSSES_AT])
+        ctx.save_for_backward(*TENSORS_OF(arguments), _kept_loss(loss, followed[-1]), output[LOSSES_AT])
         ctx.set_materialize_grads(False)
         ctx.gradients = MADE_OF(output)
         return loss
@@ -90,10 +101,10 @@ class Together(torch.autograd.Function):
         """Of the followed arguments, in their order; can be differentiated."""
         wanted = ctx.needs_input_grad
         saved = ctx.saved_tensors  # raises if one was written to
-        gradients = ctx.gradients
-        if gradients is not None and grad is not None and not torch.is_grad_enabled() and not any(wanted[4:]):
-            ctx.gradients = None  # they are used up
-            return None, *_scaled(gradients, grad, wanted[1:4]), None, None
+        if grad is not None and not torch.is_grad_enabled() and not any(wanted[4:]):
+            gradients = _taken(ctx)
+            if gradients is not None:
+                return None, *_scaled(gradients, grad, wanted[1:4]), None, None
         given = {**dict(zip(TOGETHER, ctx.given, strict=True)), **dict(zip(SAVED, saved, strict=True))}
         needs = dict(zip(FOLLOWED, wanted[1:], strict=True))
         found = _loss(ctx, TOGETHER, given, [needs.get(k, False) for k in range(len(TOGETHER))], {"loss": grad})
@@ -152,7 +163,7 @@ def _scaled_gradients(
     ctx: Any, names: Sequence[str], given: dict[str, Any], grad: Any, wants: Sequence[bool]
 ) -> list[Tensor | None]:
     """Those that came with the loss."""
-    gradients, ctx.gradients = ctx.gradients, None
+    gradients = _taken(ctx)
     made = [given[f"wants_{name}_grad"] for name in MATRICES]
     used_up = gradients is None  # by an earlier backward pass over a graph that was kept
     if used_up or any(want and not there for want, there in zip(wants, made, strict=True)):  # as a graph recorded it

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...core.known import Recognised
 from .._shared.autocast import autocast_dtype
 from .arguments import Arguments
-from .autograd import differentiable_loss
+from .autograd import TOGETHER, differentiable_loss
 
 
 class Prepared:
@@ -32,23 +32,31 @@ class Prepared:
         if self._rows is not None:
             arguments[INPUT] = values[INPUT].reshape(self._rows)
             arguments[TARGET] = values[TARGET].reshape(-1)
+            if values[TOKEN_WEIGHT] is not None:
+                arguments[WEIGHED_BY] = values[TOKEN_WEIGHT].reshape(-1)
         return differentiable_loss(arguments)
 
 
 INPUT, TARGET = 0, 2
 """Where they stand, among the values of a call as among the operator's arguments."""
 
+TOKEN_WEIGHT, WEIGHED_BY = 5, TOGETHER.index("token_weight")
+"""Where these stand, among the values and among the arguments."""
+
 calls: Recognised[Prepared] = Recognised()
 """By what `linear_cross_entropy` is given for one process, and whether gradients are on."""
 
 
 def prepare(values: Sequence[Any], given: Arguments, arguments: Sequence[Any]) -> None:
-    """Remember a call, if its tensors are the operator's arguments; input and target may be so by another shape."""
+    """Remember a call, if its tensors are the operator's arguments; those of all tokens may be so by another shape."""
     if autocast_dtype(given.input) is not None or values[TARGET].dtype == torch.uint8:
         return
     sources = {id(value): k for k, value in enumerate(values) if isinstance(value, Tensor)}
     if values[INPUT].is_contiguous():
         sources |= {id(given.input): INPUT, id(given.target): TARGET}
+    weights = values[TOKEN_WEIGHT]
+    if weights is not None and weights.dtype == given.wide:
+        sources[id(given.token_weight)] = TOKEN_WEIGHT
     places = [(k, sources.get(id(value), -1)) for k, value in enumerate(arguments) if isinstance(value, Tensor)]
     if all(source >= 0 for _, source in places):
         calls.keep(Prepared(values, arguments, places), values, torch.is_grad_enabled())

@@ -15,7 +15,7 @@ def logits_of(
     input: Tensor, weight: Tensor, bias: Tensor | None, softcap: float, logit_scale: float
 ) -> Tensor:  # fmt: skip
     """Logits [N, *D, C] in float32, or float64, of `input` [N, H], `weight` [C, *D, H] and `bias` [C, *D]."""
-    flat = linear(input, weight.reshape(-1, weight.shape[-1]))
+    flat = linear(input, weight.flatten(0, -2))
     wide = flat.to(torch.promote_types(flat.dtype, torch.float32))
     z = bent(wide, None if bias is None else bias.reshape(-1), softcap, logit_scale)
     return z.view(*input.shape[:-1], *weight.shape[:-1]).movedim(input.dim() - 1, -1)

@@ -30,7 +30,8 @@ def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
         return _TrainedInTransforms.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
     if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in arguments[:3]):
         return output
-    return Trained.apply(found, *arguments)  # type: ignore[no-any-return, no-untyped-call]
+    made: Tensor = Trained.apply(found, *arguments)  # type: ignore[no-untyped-call]
+    return made if type(made) is type(output) else made.as_subclass(type(output))
 
 
 class Trained(torch.autograd.Function):
@@ -38,11 +39,18 @@ class Trained(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
-        """The output is no argument that torch knows of: it would return a view, which nothing can be written over."""
+        """The output is no argument that torch knows of: it would return a view, which cannot be written over.
+
+        To the compiler it is one, and a subclass of tensors makes views of all that it is given. The compiler drops the
+        copy.
+        """
         output, mean, invstd = found
         x, weight, _, ctx.eps = arguments
         ctx.save_for_backward(x, weight, mean, invstd)
-        return output
+        if not torch.compiler.is_dynamo_compiling() and not output._is_view():
+            return output
+        with torch._C.DisableTorchFunctionSubclass():
+            return output.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

@@ -6,7 +6,6 @@ layer does not depend on where zero is, so it is given x less a constant near it
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ...core.autograd import again
-from .._shared.small import REFUSALS, is_exact, is_served
+from .._shared.small import REFUSALS, is_exact, is_served, restate
 from .autograd import formula
 
 FLAT, PLANES = 1 << 16, 1 << 14
@@ -57,23 +56,12 @@ def by_the_batch(
     if mean is not None:
         mean.lerp_(left.detach() + near.flatten(), momentum)
     if output.grad_fn is not None:
-        _restate(output.grad_fn, away, weight, bias, eps)
+
+        def gradients(x: Tensor, found: Sequence[Any], upstream: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple(again(formula, (x, weight, bias, eps), upstream[:1], (*found, None))[:-1])
+
+        restate(output.grad_fn, away, gradients)  # torch's takes the statistics for constants: wrong from the third on
     return output
-
-
-def _restate(node: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
-    """Have torch's gradient differentiated by our formula.
-
-    For torch's own the statistics are constants, which makes every derivative from the third on wrong.
-    """
-    kept = weakref.ref(x)  # by the node, as long as it can run
-
-    def restated(found: Sequence[Any], upstream: Sequence[Any]) -> tuple[Any, ...] | None:
-        if not torch.is_grad_enabled():
-            return None
-        return tuple(again(formula, (kept(), weight, bias, eps), upstream[:1], (*found, None))[:-1])
-
-    node.register_hook(restated)
 
 
 def by_running_statistics(
