@@ -45,8 +45,8 @@ def linear_cross_entropy(
 
     Shapes: `input` [..., H], `linear_weight` [C, H], `target` [...] int64 or int32, class indices. The loss is a
     scalar, or [...] with `reduction="none"`, in float32 (float64 for float64). Tokens whose target is `ignore_index`
-    (-100 if absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, an eighth of the logits on a
-    CPU. The arguments up to `label_smoothing` mean what they mean to torch.
+    (-100 if absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, 16 MiB and an eighth of the
+    logits on a CPU. The arguments up to `label_smoothing` mean what they mean to torch.
 
     linear_bias: [C], added to the logits.
     weight: [C], what each class counts; `reduction="mean"` divides by the sum of the targets' weights.
