@@ -328,7 +328,13 @@ def shape_of(args, name):
 
 @pytest.mark.parametrize(
     "options",
-    [{"N": 40, "H": 40}, {"N": 1, "H": 100, "bidirectional": True}, {"N": 200, "H": 20}, {"N": 20, "H": 300}],
+    [
+        {"N": 40, "H": 40},
+        {"N": 1, "H": 100, "bidirectional": True},
+        {"N": 200, "H": 20},
+        {"N": 20, "H": 300},
+        {"N": 8, "H": 300},
+    ],
     ids=option_id,
 )
 def test_bits_do_not_depend_on_the_number_of_threads(options):
