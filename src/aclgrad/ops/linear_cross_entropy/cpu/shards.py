@@ -152,7 +152,7 @@ class ShardGradients:
         self._vectors = Gapless(call, OF_TOKENS, scratch)
         self._classes = ClassVectors(call, wide_of(call), scratch, options)
         parts = training_parts(gemm_for(call["input"].dtype))
-        self._gradient = Gradient(self._differentiated(call), 0, parts, options)
+        self._gradient = Gradient(self._differentiated(call), None, parts, options)
         self._shared = scratch.size
 
     def _differentiated(self, call: Call) -> Call:
