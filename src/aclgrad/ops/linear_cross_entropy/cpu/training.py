@@ -21,7 +21,7 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.gemm import gemm_for
-from aclgrad.cpu.steps import WORKSPACE, Bases, Place, Step
+from aclgrad.cpu.steps import WORKSPACE, Bases, Chain, Place, Step
 
 from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
@@ -41,7 +41,7 @@ class _InSteps:
     def __init__(self, call: Call, scratch: Scratch, classes: ClassVectors, steps: Steps) -> None:
         self._names, self._classes = tuple(call.spec.params), classes
         self._bases = Bases(call)
-        self._steps = steps(self._bases.places, WORKSPACE.at(scratch.size))
+        self._steps = Chain(steps(self._bases.places, WORKSPACE.at(scratch.size)))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
@@ -50,8 +50,7 @@ class _InSteps:
         if self._classes.are_copied:
             self._classes(dict(zip(self._names, tensors, strict=True)), workspace)
         bases, room = self._bases(tensors, workspace), workspace.numel()
-        for step in self._steps:
-            step(bases, room)
+        self._steps(bases, room)
 
 
 Steps = Callable[[Mapping[str, Place], Place], Sequence[Step]]
