@@ -120,7 +120,8 @@ def by_the_batch(module: Any, input: Tensor, vectors: Vectors) -> Tensor:
                 buffer.lerp_(value, share)
         return trained(found, input, weight, bias, module.eps)
     arguments = (input, weight, bias, *(running or (None, None)), momentum or 0.0, module.eps)
-    return trained(_normalised(*arguments), input, weight, bias, module.eps)
+    served = small.by_the_batch(*arguments)
+    return served if served is not None else trained(_normalised(*arguments), input, weight, bias, module.eps)
 
 
 def _normalised(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
