@@ -9,7 +9,7 @@ import torch
 
 from aclgrad.core.registry import lookup
 from aclgrad.core.spec import Call
-from aclgrad.cpu.steps import WORKSPACE, Bases, Place, Step
+from aclgrad.cpu.steps import WORKSPACE, Bases, Chain, Place, Step
 from aclgrad.cpu.threads import THREAD_GROUP, Kernel
 from aclgrad.cpu.workspace import ThreadWorkspace
 
@@ -49,6 +49,22 @@ def test_a_step_finds_its_operands_and_its_threads(room: int, expected: int, mon
     workspace[8:16].view(I64).fill_(17)
     step([workspace.data_ptr(), tensor.data_ptr()], workspace.numel())
     assert tensor.tolist() == [0, 1, 2, 17, 1, 4, 1, expected]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_chain_runs_its_steps_in_order(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one call where one thread runs all, else one by one; the first step's result is an operand of the second."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    first, second, workspace = torch.arange(8), torch.arange(8), torch.zeros(64 + 300, dtype=torch.uint8)
+    workspace[:8].view(I64).fill_(17)
+    kernel, shared = Kernel(_note, SIGNATURE), ThreadWorkspace(64, 100, work=1000, grain=10)
+    chain = Chain([
+        Step(kernel.fixed(-3, 0.75, 2**50), [WORKSPACE, Place(1, 8)], shared),
+        Step(kernel.fixed(0.5, 7), [Place(1, 8), Place(2, 0), WORKSPACE]),
+    ])  # fmt: skip
+    chain([workspace.data_ptr(), first.data_ptr(), second.data_ptr()], workspace.numel())
+    assert first.tolist() == [0, 17, -3, 3, 2**50, threads, 6, 7]
+    assert second.tolist() == [17, workspace.data_ptr(), 2, 7, 1, 5, 6, 7]
 
 
 def test_bases_are_those_of_the_tensors_that_are_there() -> None:

@@ -243,7 +243,7 @@ class TestTorchsOwn:
 
 
 def test_the_head_takes_an_eighth_of_torchs_memory():
-    rows, features, classes = 512, 16, 4096
+    rows, features, classes = 1024, 16, 16384
     x, weight = Data().normal(rows, features).requires_grad_(), Data(seed=1).normal(classes, features).requires_grad_()
     target = Data(seed=2).integers(0, classes, rows)
 

@@ -70,20 +70,27 @@ def by_the_book(module, x):
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-@pytest.mark.parametrize("shift", [1e3, 1e6])
+@pytest.mark.parametrize("shift", [7.5, 1e3, 1e6])  # the deviation is 2
 def test_far_from_zero(shift, training):
     """Where torch's own kernel on a CPU is the difference of two large numbers."""
     x, module = batch(5, 2, shift=shift), twin(norm(affine=False)).train(training)
     module.running_mean += shift
+    before = [module.running_mean.double(), module.running_var.double()]
     truth, naive = (by_the_book(module, x.detach().to(dtype).requires_grad_()) for dtype in (torch.float64, x.dtype))
     y = module(x)
     found = [y, torch.autograd.grad((y * torch.linspace(-1, 2, y.numel()).view(y.shape)).sum(), x)[0]]
     for result, exact, rough in zip(found, truth, naive, strict=True):
         assert_within_baseline(result.detach(), exact, rough)
+    if training:  # they have moved once, whoever normalises
+        wide = x.detach().double()
+        for buffer, old, new in zip(
+            (module.running_mean, module.running_var), before, (wide.mean((0, 2, 3)), wide.var((0, 2, 3))), strict=True
+        ):
+            torch.testing.assert_close(buffer.double(), old.lerp(new, 0.1), rtol=1e-6, atol=0)
 
 
 @pytest.mark.usefixtures("served")
-def test_an_outlier_where_small_batches_are_moved_to_zero():
+def test_an_outlier_among_small_numbers():
     x = batch(5, 2, shift=0.0).detach()
     x[0, :, 0, 0] = 1e4
     assert_same_as_torch(norm(), x.requires_grad_(), run=several_steps)

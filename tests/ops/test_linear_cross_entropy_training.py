@@ -1,11 +1,15 @@
 """Loss and gradients of a language model's head: as close to float64 as eager torch, in bounded memory."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from aclgrad.core.errors import InvalidArgument
 from aclgrad.ops.linear_cross_entropy import training
+from aclgrad.ops.linear_cross_entropy.cpu import choose as cpu_choose
+from aclgrad.ops.linear_cross_entropy.cpu.choose import kept_as
 from aclgrad.ops.linear_cross_entropy.triton import choose
 from aclgrad.testing import judge, poisoned_memory
 from aclgrad.testing.tolerance import naive_dtype
@@ -24,6 +28,18 @@ in_one_dtype = pytest.mark.interpreted(dtype=DTYPES[:1])
 def backend(request):
     with torch.device("cuda" if request.param == "triton" and GPU else "cpu"):
         yield request.param
+
+
+@pytest.fixture
+def room_for_logits(monkeypatch):
+    """A function that says how many bytes of the workspace logits may be kept in."""
+
+    def say(size):
+        monkeypatch.setattr(cpu_choose, "KEPT_LOGITS", size)
+        OPERATOR._plans.clear()
+
+    yield say
+    OPERATOR._plans.clear()
 
 
 def head(tokens, hidden, rows, dtype, index=torch.int64):
@@ -73,11 +89,33 @@ def test_loss_and_gradients_are_as_good_as_eager_torchs(dims, reduction, dtype, 
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("tokens", [240, 500], ids=["all kept", "some kept"])
-def test_blocks_of_several_parts(tokens, dtype):
+@pytest.mark.parametrize(
+    ("tokens", "room", "where"),
+    [
+        (240, 0, "logits kept in the memory of weight_grad"),
+        (500, 0, r"logits of 2\d\d tokens kept in the memory of weight_grad"),
+        (500, 400, r"logits of 3\d\d tokens kept in the workspace"),
+        (500, 500, "logits kept in the workspace"),
+    ],
+    ids=["all kept", "some kept", "some beside", "all beside"],
+)
+def test_blocks_of_several_parts(tokens, room, where, dtype, room_for_logits):
     x, w, target = head(tokens, 260, 700, dtype)
+    room_for_logits(room * 700 * kept_as(dtype).itemsize)
+    found = OPERATOR.plan((x, w, target, -100, True, True, True)).describe()
+    assert re.search(where, found), found
     with poisoned_memory():
         check(training.loss_and_gradients(x, w, target, backend="cpu"), x, w, target)
+
+
+def test_logits_are_kept_also_where_weight_grad_is_not_wanted(room_for_logits):
+    x, w, target = head(300, 33, 700, torch.float32)
+    results = []
+    for room in (0, 200, 300):
+        room_for_logits(room * 700 * x.itemsize)
+        with poisoned_memory():
+            results.append(training.loss_and_gradients(x, w, target, wants_weight_grad=False, backend="cpu"))
+        check(results[-1], x, w, target)
 
 
 @in_one_dtype

@@ -195,14 +195,15 @@ class Operator:
             if not all_in_memory(args):
                 return None
             plan = self.plan(args)
-        return self._launch(plan, args, None)
+        return self.launched(plan, args, None)
 
     def run(self, args: Sequence[Any], out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
         """Plan, allocate what is not given in `out`, launch."""
         given = None if out is None else self.given(out)
-        return self._launch(self.plan(args, given, backend=backend, asked=asked), args, given)
+        return self.launched(self.plan(args, given, backend=backend, asked=asked), args, given)
 
-    def _launch(self, plan: Plan, args: Sequence[Any], given: Sequence[Any] | None) -> Any:
+    def launched(self, plan: Plan, args: Sequence[Any], given: Sequence[Any] | None = None) -> Any:
+        """What `run` returns, by the plan of these arguments and of the outputs that are `given`."""
         outs = plan.allocate(given)
         if self._updates or given is not None:
             plan.refuse_aliases(args, outs, fresh=given is None)

@@ -69,6 +69,10 @@ class Kernel:
         made._pack = struct.Struct(made._format).pack
         return made
 
+    def words(self) -> tuple[int, list[int]]:
+        """Where its code is, and its last arguments, those that are given, as words."""
+        return self._address, list(struct.unpack(f"={len(self._tail) // 8}q", self._tail))
+
     def __call__(self, threads: int, *args: float) -> None:
         """Run on `threads` threads, this one among them."""
         packed = self._pack(*args) + self._tail

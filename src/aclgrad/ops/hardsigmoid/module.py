@@ -12,10 +12,14 @@ from torch.nn.functional import hardsigmoid
 from ...core.binding import require_strided
 from .._shared.modules import require_tensor
 from .._shared.small import REFUSALS, is_served, restate
+from .autograd import smoothed
 
 __all__ = ["Hardsigmoid"]
 
-SMALL = {torch.float32: 1 << 20, torch.float16: 1 << 17, torch.bfloat16: 1 << 17}
+SMALL = {
+    "cpu": {torch.float32: 1 << 23, torch.float16: 3 << 16, torch.bfloat16: 3 << 16},
+    "cuda": {torch.float32: 1 << 20, torch.float16: 1 << 17, torch.bfloat16: 1 << 17},
+}
 """Elements up to which torch's own kernel is the faster one on a CPU, where it is as exact; on a GPU it costs the host
 less, and up to so many elements the GPU no more.
 
@@ -35,7 +39,7 @@ class Hardsigmoid(nn.Hardsigmoid):
 
     def forward(self, input: Tensor) -> Tensor:
         """min(max((x + 3) / 6, 0), 1), over the input where `inplace` asks for it."""
-        if is_served(input, by_gpu=True) and input.numel() <= SMALL.get(input.dtype, 0):
+        if is_served(input, by_gpu=True) and input.numel() <= SMALL[input.device.type].get(input.dtype, 0):
             follows = input.requires_grad and torch.is_grad_enabled()
             try:
                 if not (follows and self.inplace):  # x, which the second derivative needs, would be gone
@@ -48,7 +52,7 @@ class Hardsigmoid(nn.Hardsigmoid):
         require_tensor("input", input)
         require_strided("input", input)
         if not self.inplace:
-            return torch.ops.aclgrad.hardsigmoid(input)  # type: ignore[no-any-return]
+            return smoothed(input)
         torch.ops.aclgrad.hardsigmoid_(input)
         return input
 

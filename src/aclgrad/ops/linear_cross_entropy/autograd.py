@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, again
+from ...core.autograd import Gradient, again, past_transforms
 from ...core.dispatch import is_plain, wants_gradient
-from ...core.plan import Operator
+from ...core.plan import Operator, Plan
 from ...core.spec import Tensor as TensorParam
 from ...core.textbook import textbook
 from .scale import scale_
@@ -67,10 +67,14 @@ def can_be_alone(arguments: Sequence[Any]) -> bool:
 
 def differentiable_loss(arguments: Sequence[Any]) -> Tensor:
     """The loss of `loss_and_gradients` for these arguments, none of which `can_be_alone` objects to."""
-    followed = FOLLOWED_OF(arguments)
-    if wants_gradient(followed):
-        return Together.apply(arguments, *followed)  # type: ignore[no-any-return, no-untyped-call]
-    return together.run(arguments)[0]  # type: ignore[no-any-return]
+    return planned_loss(together.plan(arguments), arguments, wants_gradient(FOLLOWED_OF(arguments)))
+
+
+def planned_loss(plan: Plan, arguments: Sequence[Any], follows: bool) -> Tensor:
+    """The same by a plan that is known, with a gradient if one is wanted."""
+    if follows:
+        return _together(plan, arguments, *FOLLOWED_OF(arguments))  # type: ignore[no-any-return]
+    return together.launched(plan, arguments)[0]  # type: ignore[no-any-return]
 
 
 FOLLOWED = [TOGETHER.index(name) for name in (*MATRICES, "token_weight", "normalizer")]
@@ -86,9 +90,9 @@ class Together(torch.autograd.Function):
     """The loss alone; what it is differentiated with waits in the node."""
 
     @staticmethod
-    def forward(ctx: Any, arguments: Sequence[Any], *followed: Tensor | None) -> Tensor:
+    def forward(ctx: Any, plan: Plan, arguments: Sequence[Any], *followed: Tensor | None) -> Tensor:
         """`arguments`: those of the op, which asks for no statistics; and those that are `FOLLOWED` once more."""
-        output = together.run(arguments)
+        output = together.launched(plan, arguments)
         loss: Tensor = output[0]
         ctx.given = [None if isinstance(value, Tensor) else value for value in arguments]
         ctx.save_for_backward(*TENSORS_OF(arguments), _kept_loss(loss, followed[-1]), output[LOSSES_AT])
@@ -101,14 +105,17 @@ class Together(torch.autograd.Function):
         """Of the followed arguments, in their order; can be differentiated."""
         wanted = ctx.needs_input_grad
         saved = ctx.saved_tensors  # raises if one was written to
-        if grad is not None and not torch.is_grad_enabled() and not any(wanted[4:]):
+        if grad is not None and not torch.is_grad_enabled() and not any(wanted[5:]):
             gradients = _taken(ctx)
             if gradients is not None:
-                return None, *_scaled(gradients, grad, wanted[1:4]), None, None
+                return None, None, *_scaled(gradients, grad, wanted[2:5], plain=is_plain(grad)), None, None
         given = {**dict(zip(TOGETHER, ctx.given, strict=True)), **dict(zip(SAVED, saved, strict=True))}
-        needs = dict(zip(FOLLOWED, wanted[1:], strict=True))
+        needs = dict(zip(FOLLOWED, wanted[2:], strict=True))
         found = _loss(ctx, TOGETHER, given, [needs.get(k, False) for k in range(len(TOGETHER))], {"loss": grad})
-        return None, *FOLLOWED_OF(found)
+        return None, None, *FOLLOWED_OF(found)
+
+
+_together = past_transforms(Together)
 
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
@@ -170,13 +177,13 @@ def _scaled_gradients(
         anew = {**given, **{f"wants_{name}_grad": want for name, want in zip(MATRICES, wants, strict=True)}}
         anew["wants_statistics"] = False
         _, *gradients = torch.ops.aclgrad.loss_and_gradients(*(anew[name] for name in names))[:4]
-    return _scaled(gradients, grad, wants)
+    there = [gradient for gradient, want in zip(gradients, wants, strict=True) if want and gradient is not None]
+    return _scaled(gradients, grad, wants, plain=is_plain(grad, *there))
 
 
-def _scaled(gradients: Sequence[Any], factor: Tensor, wants: Sequence[bool]) -> list[Tensor | None]:
-    """In place, unless it is traced or mapped: a graph may not change what its forward part returned."""
+def _scaled(gradients: Sequence[Any], factor: Tensor, wants: Sequence[bool], *, plain: bool) -> list[Tensor | None]:
+    """In place if all are `plain`, neither traced nor mapped: a graph may not change what its forward part returned."""
     wanted = [gradient if want else None for gradient, want in zip(gradients, wants, strict=True)]
-    plain = is_plain(factor, *[gradient for gradient in wanted if gradient is not None])
     if plain and factor.is_cpu and float(factor) == 1.0:  # as it nearly always is; a GPU is not asked
         return wanted
     return [None if gradient is None else _times(gradient, factor, in_place=plain) for gradient in wanted]

@@ -13,7 +13,7 @@ from ...core.errors import InvalidArgument
 from . import written_out
 from .arguments import Arguments, checked
 from .autograd import can_be_alone, differentiable_loss
-from .prepared import calls, prepare
+from .prepared import known_loss, prepare
 from .reduction import normalizer, reduced
 from .shards.placement import ALONE, is_distributed, split_over_ranks
 
@@ -45,8 +45,8 @@ def linear_cross_entropy(
 
     Shapes: `input` [..., H], `linear_weight` [C, H], `target` [...] int64 or int32, class indices. The loss is a
     scalar, or [...] with `reduction="none"`, in float32 (float64 for float64). Tokens whose target is `ignore_index`
-    (-100 if absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, an eighth of the logits on a
-    CPU. The arguments up to `label_smoothing` mean what they mean to torch.
+    (-100 if absent) count for nothing. Extra memory in training: at most 256 MiB on a GPU, 16 MiB and an eighth of the
+    logits on a CPU. The arguments up to `label_smoothing` mean what they mean to torch.
 
     linear_bias: [C], added to the logits.
     weight: [C], what each class counts; `reduction="mean"` divides by the sum of the targets' weights.
@@ -82,15 +82,15 @@ def linear_cross_entropy(
     >>> stats.entropy, stats.correct
     (tensor([2.0794, 2.0794, 2.0794]), tensor([ True, False, False]))
     """
-    alone = group is None and vocab is None and not sequence_parallel and not is_watched()
+    alone = group is None and vocab is None and not sequence_parallel
     values = (
         input, linear_weight, target, linear_bias, weight, token_weight, normalizer, reduction, ignore_index,
         label_smoothing, softcap, logit_scale, z_loss, return_stats,
     )  # fmt: skip
     if alone:
-        prepared = calls.find(values, torch.is_grad_enabled())
-        if prepared is not None:
-            return prepared(values)
+        loss = known_loss(values)
+        if loss is not None:
+            return loss
     arguments: dict[str, Any] = {
         "input": input, "linear_weight": linear_weight, "target": target, "linear_bias": linear_bias, "weight": weight,
         "reduction": reduction, "ignore_index": ignore_index, "label_smoothing": label_smoothing, "softcap": softcap,
@@ -116,7 +116,7 @@ def linear_cross_entropy(
     if not _together(given):
         return _token_by_token(given)
     loss, called_with = _with_gradients(given)
-    if alone and called_with is not None:
+    if alone and called_with is not None and not is_watched():
         prepare(values, given, called_with)
     return loss
 

@@ -14,6 +14,7 @@ from ...core.errors import InvalidArgument, Unsupported
 from .._shared.modules import require_shape
 from .arguments import TokenStats, require_options
 from .head import linear_cross_entropy
+from .prepared import known_loss
 from .shards.placement import ALONE, as_rows, is_distributed, local_part, split_over_ranks
 from .shards.ranges import even_ranges, module_ranges
 from .shards.style import VocabParallel
@@ -103,7 +104,7 @@ class LinearCrossEntropyLoss(nn.Module):
     ) -> Any:
         """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
         linear, sizes = self.linear, (self.num_classes, *self.out_features)
-        expected = (math.prod(sizes), linear.in_features)
+        expected = (math.prod(sizes) if self.out_features else self.num_classes, linear.in_features)
         weight: Tensor = linear.weight
         bias: Tensor | None = linear.bias
         if not isinstance(weight, Tensor) or weight.shape != expected:
@@ -111,6 +112,12 @@ class LinearCrossEntropyLoss(nn.Module):
             require_shape("linear.weight", weight, expected, symbols)
         if self.out_features:
             weight, bias = weight.view(*sizes, -1), None if bias is None else bias.view(sizes)
+        known = known_loss((
+            input, weight, target, bias, self.weight, token_weight, normalizer, self.reduction, self.ignore_index,
+            self.label_smoothing, self.softcap, self.logit_scale, self.z_loss, self.return_stats,
+        ))  # fmt: skip
+        if known is not None:
+            return known
         return linear_cross_entropy(
             input, weight, target, linear_bias=bias, token_weight=token_weight, normalizer=normalizer, **self._options()
         )

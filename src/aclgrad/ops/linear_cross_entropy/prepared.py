@@ -8,20 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.dispatch import is_watched, wants_gradient
 from ...core.known import Recognised
 from .._shared.autocast import autocast_dtype
 from .arguments import Arguments
-from .autograd import TOGETHER, differentiable_loss
+from .autograd import FOLLOWED_OF, TOGETHER, planned_loss
+from .spec_training import together
 
 
 class Prepared:
-    """The operator's arguments for a call, but for its tensors. It keeps none of these."""
+    """The operator's arguments for a call, but for its tensors, and their plan. It keeps none of the tensors."""
 
-    __slots__ = ("_arguments", "_places", "_rows")
+    __slots__ = ("_arguments", "_follows", "_places", "_plan", "_rows")
 
     def __init__(self, values: Sequence[Any], arguments: Sequence[Any], places: Sequence[tuple[int, int]]) -> None:
         self._arguments = [None if isinstance(argument, Tensor) else argument for argument in arguments]
-        self._places = places
+        self._places, self._plan = places, together.plan(arguments)
+        self._follows = wants_gradient(FOLLOWED_OF(arguments))
         self._rows = None if values[INPUT].dim() == 2 else tuple(arguments[INPUT].shape)
 
     def __call__(self, values: Sequence[Any]) -> Tensor:
@@ -34,7 +37,7 @@ class Prepared:
             arguments[TARGET] = values[TARGET].reshape(-1)
             if values[TOKEN_WEIGHT] is not None:
                 arguments[WEIGHED_BY] = values[TOKEN_WEIGHT].reshape(-1)
-        return differentiable_loss(arguments)
+        return planned_loss(self._plan, arguments, self._follows)
 
 
 INPUT, TARGET = 0, 2
@@ -45,6 +48,14 @@ TOKEN_WEIGHT, WEIGHED_BY = 5, TOGETHER.index("token_weight")
 
 calls: Recognised[Prepared] = Recognised()
 """By what `linear_cross_entropy` is given for one process, and whether gradients are on."""
+
+
+def known_loss(values: Sequence[Any]) -> Tensor | None:
+    """The loss of a call that was checked before, or None: of what `linear_cross_entropy` calls its values."""
+    if is_watched():
+        return None
+    prepared = calls.find(values, torch.is_grad_enabled())
+    return None if prepared is None else prepared(values)
 
 
 def prepare(values: Sequence[Any], given: Arguments, arguments: Sequence[Any]) -> None:

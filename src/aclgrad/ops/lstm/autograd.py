@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.autograd import Gradient, again
+from ...core.autograd import Gradient, again, past_transforms
 from ...core.dispatch import is_plain
 from .resets import BACKWARD, FORWARD, formula, op, operator, with_reset
 
@@ -90,6 +90,9 @@ class Sequences(torch.autograd.Function):
         states = ctx.counts[2]
         dx, dparams, dhx = _gradients(ctx, upstream, wants_x, any(wants[states:]), wants[:states])
         return None, None, dx, None, None, *(dhx or []), *dparams
+
+
+sequences = past_transforms(Sequences)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:

@@ -19,8 +19,9 @@ from ...core.words import counted
 from ...cpu import threads as cpu_threads
 from ...cpu.threads import THREAD_GROUP, barrier
 from .cpu.access import computed_dtype, product_for
-from .cpu.ends_backward import finish, prepare, write_params
+from .cpu.ends_backward import finish, prepare
 from .cpu.ends_forward import begin_forward, finish_forward, prepare_forward
+from .cpu.params_backward import multiply_panels, write_params
 from .cpu.places_backward import plan_layers
 from .cpu.places_forward import plan_forward_layers
 from .cpu.products_backward import chunk_of, multiply_chunk, pack_chunk
@@ -90,6 +91,7 @@ def lstm_layer(thread: int, threads: int, group: Any, words: Any, element: Any, 
             pack_chunk(layer, chunk)
             barrier(group)
             multiply_chunk(layer, chunk)
+            multiply_panels(layer, chunk)
             barrier(group)
     item = first
     while item < last:

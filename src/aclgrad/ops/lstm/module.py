@@ -14,7 +14,7 @@ from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
 from .._shared.modules import require_dtype, require_flags, require_shape, require_states
-from .autograd import Sequences
+from .autograd import sequences
 from .cells import with_cells
 from .dims import LstmDims
 from .packing import Packing
@@ -209,7 +209,7 @@ class LSTM(nn.RNNBase):
         attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)
         if is_plain(x, *(hx or ()), *params, *(() if reset is None else (reset,))):
             tensors = (x, reset, batch_sizes, *(hx or ()), *params)
-            output, hy, cy = Sequences.apply(attributes, len(hx or ()), *tensors)  # type: ignore[no-untyped-call]
+            output, hy, cy = sequences(attributes, len(hx or ()), *tensors)
         else:
             arguments = (x, params, hx or [], batch_sizes, *attributes)
             output, hy, cy, *_ = op(FORWARD, reset)(*with_reset(FORWARD, arguments, reset))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...core.autograd import Gradient, again
+from ...core.autograd import Gradient, again, past_transforms
 from ...core.dispatch import is_plain
 from ...core.textbook import textbook
 from . import reference, spec, spec_training
@@ -30,7 +30,8 @@ def trained(found: tuple[Tensor, Tensor, Tensor], *arguments: Any) -> Tensor:
         return _TrainedInTransforms.apply(output, mean, invstd, *arguments)  # type: ignore[no-any-return, no-untyped-call]
     if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in arguments[:3]):
         return output
-    made: Tensor = Trained.apply(found, *arguments)  # type: ignore[no-untyped-call]
+    apply: Any = Trained.apply if torch.compiler.is_compiling() else _trained
+    made: Tensor = apply(found, *arguments)
     return made if type(made) is type(output) else made.as_subclass(type(output))
 
 
@@ -56,6 +57,9 @@ class Trained(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """In the order of the arguments; can be differentiated."""
         return None, *_of_trained(ctx, ctx.needs_input_grad[1:4], gradients), None
+
+
+_trained = past_transforms(Trained)
 
 
 def _of_trained(ctx: Any, wants: Sequence[bool], gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -108,7 +112,7 @@ def evaluated(*arguments: Any) -> Tensor:
     if torch._C._are_functorch_transforms_active() or not is_plain(*(t for t in arguments[:5] if t is not None)):
         return torch.ops.aclgrad.batch_norm_elemt(*arguments)  # type: ignore[no-any-return]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in arguments[:5]):
-        return Evaluated.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+        return _evaluated(*arguments)  # type: ignore[no-any-return]
     return spec.batch_norm_elemt.run(arguments)  # type: ignore[no-any-return]
 
 
@@ -125,6 +129,9 @@ class Evaluated(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """In the order of the arguments; can be differentiated."""
         return _elemt(ctx, *gradients)
+
+
+_evaluated = past_transforms(Evaluated)
 
 
 def _keep_vectors(ctx: Any, inputs: tuple[Any, ...], output: Any = None) -> None:  # noqa: ARG001

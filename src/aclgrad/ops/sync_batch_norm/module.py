@@ -74,7 +74,7 @@ class SyncBatchNorm(_BatchNorm):
             return by_running_statistics(self, input, vectors)
         group = self._group() if self.training else None
         if group is None:
-            self._require_buffers()
+            self._require_buffers(vectors)
             return by_the_batch(self, input, vectors)
         require_no_tangents((input, self.weight, self.bias))
         return self._over(group, input)
@@ -128,8 +128,9 @@ class SyncBatchNorm(_BatchNorm):
         """
         with torch.no_grad():
             mean, invstd, counts = _gathered(collective, input)
-            self._require_buffers()
-            running, empty = moved_statistics(self, Vectors.of(self)), input.numel() == 0
+            vectors = Vectors.of(self)
+            self._require_buffers(vectors)
+            running, empty = moved_statistics(self, vectors), input.numel() == 0
             cumulative = self.momentum is None
             before = [buffer.clone() for buffer in running] if empty else []
             updated = [torch.zeros_like(buffer) for buffer in running] if cumulative else running
@@ -143,9 +144,9 @@ class SyncBatchNorm(_BatchNorm):
                 buffer.copy_(torch.where(counts.sum() > 0, buffer, old))
             return Statistics(mean, (invstd**-2 + self.eps).rsqrt(), counts)
 
-    def _require_buffers(self) -> None:
+    def _require_buffers(self, vectors: Vectors) -> None:
         """Raise if one is missing that this call would update."""
-        mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
+        _, _, mean, var, batches = vectors
         if self.training and self.track_running_stats and (batches is None or (mean is None) != (var is None)):
             name = "num_batches_tracked" if batches is None else "running_mean" if mean is None else "running_var"
             raise InvalidArgument(f"{name} is None, expected a tensor since track_running_stats is True", name)

@@ -22,11 +22,19 @@ class Vectors(NamedTuple):
     bias: Tensor | None
     mean: Tensor | None
     var: Tensor | None
+    batches: Tensor | None  # how many there were
 
     @staticmethod
     def of(module: Any) -> Vectors:
         """As they are now."""
-        return Vectors(module.weight, module.bias, module.running_mean, module.running_var)
+        parameters, buffers = module._parameters, module._buffers
+        try:
+            return Vectors(parameters["weight"], parameters["bias"], *[buffers[name] for name in BUFFERS])
+        except KeyError:  # one is computed, as by a parametrisation
+            return Vectors(module.weight, module.bias, *[getattr(module, name) for name in BUFFERS])
+
+
+BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class _Twin(_BatchNorm):
@@ -102,7 +110,7 @@ def by_the_batch(module: Any, input: Tensor, vectors: Vectors) -> Tensor:
             f"input has shape {list(input.shape)}, expected more than one value per channel to normalise by", "input"
         )
     running = moved_statistics(module, vectors)
-    weight, bias, momentum, batches = vectors.weight, vectors.bias, module.momentum, module.num_batches_tracked
+    weight, bias, momentum, batches = vectors.weight, vectors.bias, module.momentum, vectors.batches
     if momentum is None and running and batches is not None:  # the average of all batches so far
         new = [torch.zeros_like(buffer) for buffer in running]
         found = _normalised(input, weight, bias, *new, 1.0, module.eps)
@@ -127,7 +135,7 @@ def _normalised(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def by_running_statistics(module: Any, input: Tensor, vectors: Vectors) -> Tensor:
     """A batch norm's forward pass in evaluation."""
-    weight, bias, mean, var = vectors
+    weight, bias, mean, var, _ = vectors
     if mean is None or var is None:
         raise _alone(mean)
     served = small.by_running_statistics(input, weight, bias, mean, var, module.eps)
@@ -144,11 +152,11 @@ def moved_statistics(module: Any, vectors: Vectors) -> list[Tensor]:
     """The buffers to update in this call, mean and variance, if any; counts the batch."""
     if not module.training or not module.track_running_stats:
         return []
-    _, _, mean, var = vectors
+    _, _, mean, var, batches = vectors
     if (mean is None) != (var is None):
         raise _alone(mean)
-    if module.num_batches_tracked is not None:
-        module.num_batches_tracked.add_(1)
+    if batches is not None:
+        batches.add_(1)
     return [] if mean is None or var is None else [mean, var]
 
 

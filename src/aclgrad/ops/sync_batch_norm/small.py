@@ -1,7 +1,7 @@
-"""Small batches on a CPU: torch's own operations serve them, near zero, where they are as exact as a kernel.
+"""Small batches on a CPU: torch's own operations serve them, where they are as exact as a kernel.
 
-Torch's kernel writes x·scale + (bias − mean·scale), which far from zero is the difference of two large numbers. The
-layer does not depend on where zero is, so it is given x less a constant near its mean, channel by channel.
+Torch's kernel writes x·scale + (bias − mean·scale), which far from zero is the difference of two large numbers. In
+training it tells mean and deviation, by which its output is taken or left; in evaluation other operations do it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ FLAT, PLANES = 1 << 16, 1 << 14
 FLAT_FIXED, PLANES_FIXED = 1 << 16, 1 << 12
 """The same in evaluation."""
 
+NEAR = 4.0
+"""Standard deviations between zero and a channel's mean, up to which no digits are lost: errors are of few ulp of the
+largest results then, whose own inputs are as far from their mean."""
+
 _PLAIN = (Tensor, Parameter, type(None))
 
 
@@ -43,24 +47,24 @@ def by_the_batch(
     eps: float,
 ) -> Tensor | None:
     """A batch norm by the batch's own statistics, which moves the running ones; None where a kernel is to do it."""
-    flat = input.dim() == 2
-    if not _is_small(input, (weight, bias, mean, var), FLAT if flat else PLANES):
+    if not _is_small(input, (weight, bias, mean, var), FLAT if input.dim() == 2 else PLANES):
         return None
-    near = input.detach().mean(0 if flat else (0, *range(2, input.dim())), keepdim=True)
-    moved = None if mean is None else torch.empty_like(mean)  # by the mean of what is left, which is of no use
-    away = input - near
+    before = [(running, running.clone()) for running in (mean, var) if running is not None]
     try:
-        output, left, _ = torch.native_batch_norm(away, weight, bias, moved, var, True, momentum, eps)
+        output, centre, invstd = torch.native_batch_norm(input, weight, bias, mean, var, True, momentum, eps)
     except REFUSALS:  # said better where a kernel does it
         return None
-    if mean is not None:
-        mean.lerp_(left.detach() + near.flatten(), momentum)
+    low, high = (centre * invstd).aminmax()
+    if not (float(low) >= -NEAR and float(high) <= NEAR):
+        for running, value in before:
+            running.copy_(value)
+        return None
     if output.grad_fn is not None:
 
         def gradients(x: Tensor, found: Sequence[Any], upstream: Sequence[Any]) -> tuple[Any, ...]:
             return tuple(again(formula, (x, weight, bias, eps), upstream[:1], (*found, None))[:-1])
 
-        restate(output.grad_fn, away, gradients)  # torch's takes the statistics for constants: wrong from the third on
+        restate(output.grad_fn, input, gradients)  # torch's takes the statistics for constants: wrong from the third on
     return output
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import torch
+
+from aclgrad.core.memory import KEPT_WORKSPACE
 from aclgrad.core.meta import contiguous_strides
-from aclgrad.core.spec import F32, Call
+from aclgrad.core.spec import F16, F32, Call
 from aclgrad.cpu.gemm import Gemm
 
 from ..spec import LinearDims
@@ -36,15 +40,44 @@ def block_of_p(dims: LinearDims, strip: int, part: int, parts: int) -> tuple[int
     return block_tokens, part * min(parts, -(-min(tokens, vocabulary) // part))
 
 
+class Kept(NamedTuple):
+    """Where logits are kept for somebody: those of the first `tokens` tokens.
+
+    A matrix of any strides if `block` is 0. Else blocks of so many columns, each beginning `pitch` elements a column
+    further on, each with rows as long as it has columns; these hold logits less the largest of their part.
+    """
+
+    tokens: int
+    row: int = 0
+    column: int = 1
+    block: int = 0
+    pitch: int = 0
+
+
+def kept_as(dtype: torch.dtype) -> torch.dtype:
+    """What logits of matrices of a dtype are kept as in blocks: in the memory of an element of weight_grad."""
+    return F16 if dtype.itemsize == F16.itemsize else dtype
+
+
+KEPT_LOGITS = KEPT_WORKSPACE // 2
+"""Bytes of the workspace that logits may be kept in; a thread keeps as much for its next call anyway."""
+
+
 def training_parts(gemm: Gemm) -> int:
-    """Parts of a block where logits are kept in weight_grad: wider elements, narrower blocks."""
+    """Parts of a block where logits are kept: wider elements, narrower blocks."""
     return BLOCK_PARTS if gemm.operand.unit == 2 * gemm.operand.depth else 1
 
 
-def kept_tokens(dims: LinearDims, strip: int) -> int:
-    """Tokens whose logits are kept in weight_grad: whole strips, as many as its memory holds, or all."""
-    tokens, features, _ = dims
-    return tokens if tokens <= features else features // strip * strip
+def kept_tokens(dims: LinearDims, strip: int, itemsize: int, has_weight_grad: bool) -> tuple[int, bool]:
+    """Tokens whose logits are kept, all or whole strips of them, and whether that is in the workspace.
+
+    In weight_grad if its memory holds all of them, else where there is room for more.
+    """
+    tokens, features, vocabulary = dims
+    inside = features if has_weight_grad else 0
+    beside = KEPT_LOGITS // max(1, vocabulary * itemsize)
+    room = inside if tokens <= inside else max(inside, beside)
+    return tokens if tokens <= room else room // strip * strip, room > inside
 
 
 def is_direct(call: Call) -> bool:

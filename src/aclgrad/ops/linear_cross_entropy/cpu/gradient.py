@@ -25,12 +25,11 @@ from aclgrad.cpu.steps import Place, Step
 from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.workspace import ThreadWorkspace
 
-from .choose import BLOCK_PARTS, GRAIN
+from .choose import BLOCK_PARTS, GRAIN, Kept, kept_as
 from .gradient_plan import GradientPlan, plan_gradient
 from .gradient_rows import ONE, given_row, own_target, scaled_copy, slope_row
 from .options import RowOptions, add_rows, bend, finish_bias
 from .statistics_merge import shift_of
-from .statistics_plan import kept_as
 
 
 @cache
@@ -75,7 +74,7 @@ def _gradient_strip(dtype: torch.dtype) -> Any:
                     )
                 else:
                     shift = top - shift_of(tops[at // part * plan.tokens + token])
-                    less_top = pointer_at(address_of(kept + (v * plan.features + token * columns + column)), kept)
+                    less_top = pointer_at(address_of(kept + (v * plan.kept_pitch + token * columns + column)), kept)
                     slope_row(line, less_top, n, own, shift, top, total, scale, token, at, plan, beta, delta, classes)
                 if plan.has_own_slopes and 0 <= own < n:
                     line[own] = own_slope[token]
@@ -229,9 +228,9 @@ class Gradient:
     __slots__ = ("_kernel", "_plan", "_workspace")
 
     def __init__(
-        self, call: Call, kept: int = 0, parts: int = BLOCK_PARTS, options: RowOptions | None = None
+        self, call: Call, kept: Kept | None = None, parts: int = BLOCK_PARTS, options: RowOptions | None = None
     ) -> None:  # fmt: skip
-        """`kept` tokens have their logits in the memory of weight_grad (`statistics.py`). In training: options."""
+        """Logits that were `kept` are not computed again (`statistics.py`). In training there are options."""
         dtype = call["input"].dtype
         plan = plan_gradient(call, gemm_for(dtype), kept, parts, options)
         self._plan = plan

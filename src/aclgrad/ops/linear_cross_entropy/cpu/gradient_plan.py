@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aclgrad.core.spec import U8, Call
 from aclgrad.cpu.gemm import ALIGNMENT, Gemm
 
-from .choose import BLOCK_PARTS, block_of_p, is_direct, part_columns
+from .choose import BLOCK_PARTS, Kept, block_of_p, is_direct, part_columns
 from .options import RowOptions
 from .targets import is_wide
 
@@ -50,6 +50,7 @@ class GradientPlan(NamedTuple):
     wants_weight_grad: int
     wide_input_grad: int  # whether its elements have the type of the sums
     kept: int  # tokens whose logits are known: whole strips, or all
+    kept_pitch: int  # of `Kept`
     direct: int  # whether input_grad is its own sums
 
     # Strides.
@@ -90,13 +91,13 @@ MATRICES = {"x": "input", "w": "weight", "softmax": "softmax", "dx": "input_grad
 
 
 def plan_gradient(
-    call: Call, gemm: Gemm, kept: int = 0, parts: int = BLOCK_PARTS, options: RowOptions | None = None
+    call: Call, gemm: Gemm, kept: Kept | None = None, parts: int = BLOCK_PARTS, options: RowOptions | None = None
 ) -> GradientPlan:
     """Blocks of p within the limits above, of `parts` of the columns, and of tokens as equal as strips allow."""
     tokens, features, vocabulary = call.dims
     strip, part = 2 * gemm.panel_height(tokens), part_columns(gemm)
     block_tokens, block_columns = block_of_p(call.dims, strip, part, parts)
-    given = options or RowOptions()
+    given, kept = options or RowOptions(), kept or Kept(0)
     mask, softmax, input_grad = call["target_mask"], call["softmax"], call["input_grad"]
     return GradientPlan(
         tokens=tokens,
@@ -110,12 +111,13 @@ def plan_gradient(
         mask_bits=3 if mask is not None and mask.dtype == U8 else 0,
         wide_target=is_wide(call["masked_target"]),
         has_softmax=int(softmax is not None),
-        recomputes=int(softmax is None and kept < tokens),
+        recomputes=int(softmax is None and kept.tokens < tokens),
         wide_softmax=int(softmax is not None and softmax.itemsize == gemm.operand.unit),
         wants_input_grad=int(input_grad is not None),
         wants_weight_grad=int(call["weight_grad"] is not None),
         wide_input_grad=int(input_grad is not None and input_grad.itemsize == gemm.operand.unit),
-        kept=kept,
+        kept=kept.tokens,
+        kept_pitch=kept.pitch,
         direct=int(is_direct(call)),
         has_own_slopes=int(options is not None),
         wants_bias_grad=int(call["bias_grad"] is not None),
@@ -123,7 +125,7 @@ def plan_gradient(
         softcap=float(given.softcap),
         logit_scale=float(given.logit_scale),
         each=_whole(strip * part * (gemm.operand.unit + gemm.operand.itemsize)),
-        **_places(call, gemm, strip, block_tokens, block_columns, kept),
+        **_places(call, gemm, strip, block_tokens, block_columns, kept.tokens),
         **_strides(call),
     )
 

@@ -19,12 +19,11 @@ from aclgrad.cpu.gemm import gemm_for
 from aclgrad.cpu.workspace import ThreadWorkspace
 
 from ..spec_shards import shard_statistics
-from .choose import GRAIN, SUM_ROWS, training_parts
+from .choose import GRAIN, SUM_ROWS, Kept, kept_as, training_parts
 from .gradient_plan import GradientPlan, places, plan_gradient
 from .kept_gradients import WeightGradPlan, kept_input_grad_kernel, kept_weight_grad_kernel
 from .losses import wide_of
 from .shards import ShardStatistics
-from .statistics_plan import Kept, kept_as
 
 
 class KeptLogits(NamedTuple):
@@ -48,8 +47,9 @@ class KeptPlan:
             "weight_grad": Meta((vocabulary, features), (features, 1), self._dtype, call.device),
         }
         self._metas = {**wanted, "found": call["found"]}
-        self._gradient = plan_gradient(self._of_gradient(wanted["input_grad"]), gemm, tokens, training_parts(gemm))
-        kept = Kept(tokens, block=self._gradient.block_columns, pitch=features)
+        every = Kept(tokens, pitch=features)
+        self._gradient = plan_gradient(self._of_gradient(wanted["input_grad"]), gemm, every, training_parts(gemm))
+        kept = every._replace(block=self._gradient.block_columns)
         self._statistics = ShardStatistics(call, kept)
         self._weight_grad = self._plan_weight_grad()
         wide = self._wide

@@ -16,9 +16,9 @@ from aclgrad.cpu.steps import WORKSPACE, Place, Step
 
 from .. import spec_forward
 from ..spec_training import OF_TOKENS, STATISTICS
+from .choose import Kept
 from .options import ClassVectors, RowOptions
 from .statistics import Statistics, StatisticsOperands
-from .statistics_plan import Kept
 from .tokens import FoundStrides, TokenNumbers, find_tokens
 
 Given = Mapping[str, Any]

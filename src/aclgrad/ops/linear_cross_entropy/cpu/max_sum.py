@@ -12,8 +12,8 @@ from aclgrad.core.meta import Meta
 from aclgrad.core.spec import Call
 
 from ..empty import Nothing
+from .choose import Kept
 from .statistics import Statistics, StatisticsOperands
-from .statistics_plan import Kept
 
 
 class LinearOnlineMaxSum:

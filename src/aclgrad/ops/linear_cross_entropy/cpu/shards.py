@@ -17,13 +17,12 @@ from aclgrad.cpu.gemm import gemm_for
 from .. import spec_forward
 from ..empty import Nothing, NothingFound, Zeros
 from ..spec_shards import ELSEWHERE, SLOPES, found_by
-from .choose import training_parts
+from .choose import Kept, training_parts
 from .gradient import Gradient, GradientOperands
 from .losses import ASIDE, MEASURED, wide_of
 from .options import ClassVectors, RowOptions
 from .slopes import differentiated
 from .statistics import Statistics, StatisticsOperands
-from .statistics_plan import Kept
 from .targets import is_wide, target_at
 
 
@@ -153,7 +152,7 @@ class ShardGradients:
         self._vectors = Gapless(call, OF_TOKENS, scratch)
         self._classes = ClassVectors(call, wide_of(call), scratch, options)
         parts = training_parts(gemm_for(call["input"].dtype))
-        self._gradient = Gradient(self._differentiated(call), 0, parts, options)
+        self._gradient = Gradient(self._differentiated(call), None, parts, options)
         self._shared = scratch.size
 
     def _differentiated(self, call: Call) -> Call:

@@ -11,6 +11,7 @@ from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.steps import WORKSPACE, Place, Step
 
 from .. import spec
+from .choose import Kept
 from .gradient import Gradient, GradientOperands
 from .losses import MEASURED, Given, Vectors, wide_of
 from .options import RowOptions
@@ -25,8 +26,8 @@ READ = (*UPSTREAM, *MEASURED, "entropy")
 class Slopes:
     """The gradients of the matrices and the bias, for gradients of what was found of the tokens."""
 
-    def __init__(self, call: Call, grad: Meta, statistics: Given, scratch: Scratch, kept: int, parts: int) -> None:
-        """`kept` tokens have their logits in the memory of weight_grad; `statistics` are metadata by name."""
+    def __init__(self, call: Call, grad: Meta, statistics: Given, scratch: Scratch, kept: Kept, parts: int) -> None:
+        """Logits that were `kept` are not computed again; `statistics` are metadata by name."""
         wide, target, options = wide_of(call), call["target"], RowOptions.of(call)
         self.vectors = Vectors(call, SLOPES, scratch)
         self._absent = [name for name in READ if statistics.get(name) is None]

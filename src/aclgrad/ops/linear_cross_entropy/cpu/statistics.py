@@ -28,10 +28,10 @@ from aclgrad.cpu.threads import barrier, share
 from aclgrad.cpu.vecmath import exp
 from aclgrad.cpu.workspace import ThreadWorkspace
 
-from .choose import GRAIN, TASKS
+from .choose import GRAIN, TASKS, Kept, kept_as
 from .options import RowOptions, bend
 from .statistics_merge import is_largest, merge, merge_products, merge_sum, shift_of
-from .statistics_plan import Kept, StatisticsPlan, kept_as, plan_statistics
+from .statistics_plan import StatisticsPlan, plan_statistics
 from .statistics_rows import (
     NOTHING,
     ZERO,

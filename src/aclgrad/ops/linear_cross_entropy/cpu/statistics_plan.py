@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-
-from aclgrad.core.spec import F16, Call
+from aclgrad.core.spec import Call
 from aclgrad.cpu.gemm import Gemm
 from aclgrad.cpu.reductions import LANES
 
-from .choose import part_columns
+from .choose import Kept, part_columns
 from .gradient_plan import places
 from .options import RowOptions
 from .targets import is_wide
-
-
-class Kept(NamedTuple):
-    """Where logits are kept for somebody: those of the first `tokens` tokens.
-
-    A matrix of any strides if `block` is 0. Else blocks of so many columns, each beginning `pitch` elements a column
-    further on, each with rows as long as it has columns; these hold logits less the largest of their part.
-    """
-
-    tokens: int
-    row: int = 0
-    column: int = 1
-    block: int = 0
-    pitch: int = 0
-
-
-def kept_as(dtype: torch.dtype) -> torch.dtype:
-    """What logits of matrices of a dtype are kept as in blocks: in the memory of an element of weight_grad."""
-    return F16 if dtype.itemsize == F16.itemsize else dtype
 
 
 class StatisticsPlan(NamedTuple):

@@ -21,17 +21,16 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 from aclgrad.cpu import threads as cpu_threads
 from aclgrad.cpu.gemm import gemm_for
-from aclgrad.cpu.steps import WORKSPACE, Bases, Place, Step
+from aclgrad.cpu.steps import WORKSPACE, Bases, Chain, Place, Step
 
 from ..empty import Nothing, NoTokens, Zeros
 from ..gaps import WithoutGaps, has_gaps
 from ..spec_training import differentiates
-from .choose import kept_tokens, training_parts
+from .choose import Kept, kept_as, kept_tokens, training_parts
 from .gradient_plan import plan_gradient
 from .losses import MEASURED, Losses, Vectors, wide_of
 from .options import ClassVectors, RowOptions
 from .slopes import READ, Slopes, differentiated
-from .statistics_plan import Kept
 from .targets import is_wide
 from .tokens import ShareNumbers, share_losses
 
@@ -42,7 +41,7 @@ class _InSteps:
     def __init__(self, call: Call, scratch: Scratch, classes: ClassVectors, steps: Steps) -> None:
         self._names, self._classes = tuple(call.spec.params), classes
         self._bases = Bases(call)
-        self._steps = steps(self._bases.places, WORKSPACE.at(scratch.size))
+        self._steps = Chain(steps(self._bases.places, WORKSPACE.at(scratch.size)))
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
@@ -51,8 +50,7 @@ class _InSteps:
         if self._classes.are_copied:
             self._classes(dict(zip(self._names, tensors, strict=True)), workspace)
         bases, room = self._bases(tensors, workspace), workspace.numel()
-        for step in self._steps:
-            step(bases, room)
+        self._steps(bases, room)
 
 
 Steps = Callable[[Mapping[str, Place], Place], Sequence[Step]]
@@ -64,21 +62,26 @@ class LossAndGradients(_InSteps):
 
     def __init__(self, call: Call) -> None:
         features, target, wide = call.dims.H, call["target"], wide_of(call)
+        self._tokens = call.dims.BT
         scratch = Scratch()
         gemm = gemm_for(call["input"].dtype)
         parts = training_parts(gemm)
         any_metas = dict.fromkeys(("logits_max", "sum_exp_logits"), target)
         plan = plan_gradient(differentiated(call, any_metas), gemm, parts=parts)
-        tokens_kept = 0 if call["weight_grad"] is None else kept_tokens(call.dims, 2 * plan.height)
-        kept = Kept(tokens_kept, block=plan.block_columns, pitch=features) if tokens_kept else Kept(0)
-        self._keeps = kept.tokens > 0
+        itemsize, has_weight_grad = kept_as(call["input"].dtype).itemsize, call["weight_grad"] is not None
+        tokens_kept, beside = kept_tokens(call.dims, 2 * plan.height, itemsize, has_weight_grad)
+        if not (tokens_kept and differentiates(call)):
+            tokens_kept, beside = 0, False
+        pitch = tokens_kept if beside else features
+        self._kept = kept = Kept(tokens_kept, block=plan.block_columns, pitch=pitch) if tokens_kept else Kept(0)
+        self._beside = scratch.reserve(call.dims.V * pitch * itemsize) if beside else None
         self._losses = Losses(call, "losses", scratch, kept)
         found = self._losses.vectors
         self._share = Vectors(call, ("grad",), scratch)
         self._slopes = None
         if differentiates(call) and (features or call["bias_grad"] is not None):
             metas = {**dict.fromkeys(READ), **{name: found.metas[name] for name in MEASURED}}
-            self._slopes = Slopes(call, self._share.metas["grad"], metas, scratch, kept.tokens, parts)
+            self._slopes = Slopes(call, self._share.metas["grad"], metas, scratch, kept, parts)
         self._shared = scratch.size
         weights, normalizer = call["token_weight"], call["normalizer"]
         numbers = ShareNumbers(
@@ -98,7 +101,9 @@ class LossAndGradients(_InSteps):
         return self._shared + max(measure.workspace, behind)
 
     def _steps_of(self, given: Mapping[str, Place], behind: Place) -> Sequence[Step]:
-        kept = given["weight_grad"] if self._keeps else behind
+        kept = behind
+        if self._kept.tokens:
+            kept = given["weight_grad"] if self._beside is None else WORKSPACE.at(self._beside)
         (found, columns), steps = self._losses.steps(given, behind, kept)
         grad = self._share.places(given)
         weights, normalizer = (given.get(name, WORKSPACE) for name in ("token_weight", "normalizer"))
@@ -111,7 +116,9 @@ class LossAndGradients(_InSteps):
 
     def describe(self) -> str:
         """In words."""
-        kept = "logits kept in the memory of weight_grad" if self._keeps else "logits computed twice"
+        where = "the memory of weight_grad" if self._beside is None else "the workspace"
+        few = "" if self._kept.tokens == self._tokens else f" of {self._kept.tokens:,} tokens"
+        kept = f"logits{few} kept in {where}" if self._kept.tokens else "logits computed twice"
         gradient = "none" if self._slopes is None else self._slopes.gradient.describe()
         return f"{kept}; statistics: {self._losses.measure.describe()}; gradient: {gradient}"
 
@@ -142,7 +149,7 @@ class TokenGradients(_InSteps):
         scratch = Scratch()
         classes = ClassVectors(call, wide_of(call), scratch, RowOptions.of(call))
         parts = training_parts(gemm_for(call["input"].dtype))
-        self._slopes = slopes = Slopes(call, call["grad"], call.values, scratch, 0, parts)
+        self._slopes = slopes = Slopes(call, call["grad"], call.values, scratch, Kept(0), parts)
         self._shared = scratch.size
 
         def steps(given: Mapping[str, Place], behind: Place) -> Sequence[Step]:

@@ -7,12 +7,10 @@ from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, pack, panels_of
-from .products_backward import undefine_infinite, write_row
+from .products_backward import undefine_infinite
 from .recurrence_backward import drop_states, recur
 from .runs import Run, mark_anew, time_of, valid_rows
 from .table import Field, Layer, View, view
-
-TURN = 16  # features that are turned back to rows at a time
 
 
 @jit
@@ -99,50 +97,3 @@ def write_state(layer: Layer, run: Run, state: View, target: View) -> None:
         row = pointer_at(at(target, 0, n, 0, layer.element), layer.element)
         for k in range(run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)):
             row[k * target.k] = source[k]
-
-
-@jit
-def write_params(layer: Layer, direction: int) -> None:
-    """The thread's share of the weight and bias gradients, block of hidden units by block."""
-    sizes = layer.sizes
-    if view(layer, direction, Field.DW).address == 0:
-        return
-    sums = view(layer, direction, Field.DB)
-    begin, last = share(4 * sizes.blocks, 1, layer.thread, layer.threads)
-    for panel in range(begin, last):
-        first = panel % sizes.blocks * sizes.width
-        count = min(sizes.width, sizes.hidden - first)
-        row = panel // sizes.blocks * sizes.hidden + first
-        turn_back(layer, direction, panel, row, count, 0, sizes.features, view(layer, direction, Field.DW_IH))
-        turn_back(
-            layer, direction, panel, row, count, sizes.features, sizes.hidden, view(layer, direction, Field.DW_HH)
-        )
-        if sums.address != 0:
-            source = pointer_at(sums.address + panel * sizes.width * bytes_of(layer.wide), layer.wide)
-            for name in (Field.DB_IH, Field.DB_HH):
-                bias = view(layer, direction, name)
-                target = pointer_at(at(bias, 0, 0, row, layer.element), layer.element)
-                for k in range(count):
-                    target[k * bias.k] = source[k]
-
-
-@jit
-def turn_back(
-    layer: Layer, direction: int, panel: int, row: int, count: int, first: int, features: int, target: View
-) -> None:
-    """Rows [row, row + count) of a weight gradient, from a panel of columns of the transposed one."""
-    sizes, real = layer.sizes, layer.real
-    line = 4 * sizes.blocks * sizes.width
-    block = view(layer, direction, Field.DW).address + (first * line + panel * sizes.width) * bytes_of(real)
-    if bytes_of(layer.element) == bytes_of(real) and target.k == 1 and target.n >= features:
-        rows = at(target, 0, row, 0, real)
-        pack(real, rows, block, features, line, count, 1, target.n, 0, 1, 0, count)
-        return
-    tile = view(layer, direction, Field.TURNED).address + panel * sizes.width * TURN * bytes_of(real)
-    for begin in range(0, features, TURN):
-        some = min(TURN, features - begin)
-        source = block + begin * line * bytes_of(real)
-        pack(real, tile, source, some, line, count, 1, TURN, 0, 1, 0, count)
-        for r in range(count):
-            to = at(target, 0, row + r, begin, layer.element)
-            write_row(layer, some, tile + r * TURN * bytes_of(real), to, target.k, False)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 
-from .ends_backward import TURN
+from .params_backward import TURN
 from .places import LayerPlaces, Places, arrays_between, join
 from .recurrence_backward import READ_PER_STEP
-from .table import Field, Table
+from .table import Field, Place, Table
 
 
 def plan_layers(call: Call) -> tuple[tuple[Table, ...], int]:
@@ -75,10 +77,18 @@ class LayerPlan(LayerPlaces):
         if self.wants_dx:
             places[Field.PACKED_IH] = self.reserve(self.panels(sizes.features, sizes.width, 4 * dims.H), real)
         if self.wants_params:
-            places[Field.DW] = self.reserve((sizes.features + dims.H) * 4 * self.line, real)
+            places[Field.DW] = self.transposed_params()
             if dims.B == 2:
                 places[Field.DB] = self.reserve(4 * self.line, 8)
         return places
+
+    def transposed_params(self) -> Place:
+        """Weight gradients [features + H, 4·line], or of one chunk a panel of their columns for every thread."""
+        sizes, rows, real = self.sizes, self.sizes.features + self.dims.H, self.gemm.operand.unit
+        if sizes.chunk < sizes.steps:
+            return self.reserve(rows * 4 * self.line, real, (4 * self.line, 0, 0))
+        slots, slot = min(torch.get_num_threads(), 4 * sizes.blocks), rows * sizes.width
+        return self.reserve(slots * slot, real, (sizes.width, slot, slots))
 
     def shared_scratch(self) -> Places:
         """Scratch that the directions use in turn."""

@@ -125,9 +125,10 @@ def pack_delta(layer: Layer, chunk: Chunk) -> None:
 
 @jit
 def multiply_chunk(layer: Layer, chunk: Chunk) -> None:
-    """The thread's share of the chunk's part of dw and of its rows of dx."""
+    """The thread's share of the chunk's rows of dx, and of its part of dw where several chunks add to that."""
     sizes, d = layer.sizes, chunk.direction
-    if view(layer, d, Field.DW).address != 0:
+    dw = view(layer, d, Field.DW)
+    if dw.address != 0 and dw.k == 0:
         features = sizes.features // sizes.sources
         for source in range(sizes.sources):
             packed = view(layer, d, Field.PACKED_SOURCE0 + source).address
@@ -151,7 +152,7 @@ def multiply_chunk(layer: Layer, chunk: Chunk) -> None:
 def add_product(layer: Layer, chunk: Chunk, packed: int, first: int, count: int, height: int) -> None:
     """Rows [first, first + count) of the transposed weight gradients."""
     sizes, d = layer.sizes, chunk.direction
-    line = 4 * sizes.blocks * sizes.width
+    line = view(layer, d, Field.DW).t
     a0, a1, b0, b1 = share_grid(panels_of(count, height), 4 * sizes.blocks, layer.thread, layer.threads)
     multiply(
         layer.real, view(layer, d, Field.DW).address + first * line * bytes_of(layer.real), line,

@@ -63,7 +63,9 @@ class Field(IntEnum):
     STATE_DC = 33
     PACKED_STEP = 34  # what a step leaves for the step after as A; the view's t leads in bytes to those of the latter
     DELTA = 35  # gate gradients of a chunk as B: 4·blocks panels
-    DW = 36  # transposed weight gradients [features + H, 4·blocks·width]
+    DW = (
+        36  # transposed weight gradients; the view's t leads to the next row, n to the next of k threads' slots, if any
+    )
     DB = 37  # float64 [4·blocks·width]
     BIAS = 38  # [4·blocks·width], block by block the four gates, as in the panels of the forward pass's weights
     GATES = 39  # [rows, 4·blocks·width], what the gates of a chunk are activated from
