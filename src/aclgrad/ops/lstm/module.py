@@ -17,6 +17,7 @@ from .._shared.modules import require_dtype, require_flags, require_shape, requi
 from .autograd import Sequences
 from .cells import with_cells
 from .dims import LstmDims
+from .one_step import by_cells
 from .packing import Packing
 from .projection import by_torch, projected
 from .resets import FORWARD, op, with_reset
@@ -52,6 +53,10 @@ class LSTM(nn.RNNBase):
         self, input: Any, hx: States | None = None, *, reset: Any = None, return_cell_states: bool = False
     ) -> Any:
         """The whole sequence."""
+        if type(input) is Tensor and reset is None and not return_cell_states:
+            served = by_cells(self, input, hx)
+            if served is not None:
+                return served
         if isinstance(input, PackedSequence):
             return self._packed(input, hx, reset, return_cell_states)
         batched = not isinstance(input, Tensor) or input.dim() != 2
