@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.functional import hardsigmoid
 
 from ...core.binding import require_strided
-from .._shared.modules import require_tensor
+from .._shared.modules import recorded, require_tensor
 from .._shared.small import REFUSALS, is_served
 
 __all__ = ["Hardsigmoid"]
@@ -37,6 +38,10 @@ class Hardsigmoid(nn.Hardsigmoid):
                 return hardsigmoid(input, self.inplace)
             except REFUSALS:  # said better below
                 pass
+        if isinstance(input, Proxy):
+            return recorded(self, input)
+        if isinstance(input, Tensor) and input.is_quantized:
+            return hardsigmoid(input, self.inplace)
         require_tensor("input", input)
         require_strided("input", input)
         if not self.inplace:

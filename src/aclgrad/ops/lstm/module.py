@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
@@ -13,7 +14,7 @@ from ...core.binding import require_strided
 from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import require_dtype, require_flags, require_shape, require_states
+from .._shared.modules import recorded, require_dtype, require_flags, require_shape, require_states
 from .autograd import Sequences
 from .cells import with_cells
 from .dims import LstmDims
@@ -59,6 +60,8 @@ class LSTM(nn.RNNBase):
                 return served
         if isinstance(input, PackedSequence):
             return self._packed(input, hx, reset, return_cell_states)
+        if isinstance(input, Proxy):
+            return recorded(self, input, hx, reset=reset, return_cell_states=return_cell_states)
         batched = not isinstance(input, Tensor) or input.dim() != 2
         sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
         require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")
