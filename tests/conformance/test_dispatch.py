@@ -9,6 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import aclgrad
+from aclgrad.core.cuts import cuts_of
 from aclgrad.core.dispatch import NotInMemory, has_memory, is_plain
 from aclgrad.core.memory import tensors_in
 from aclgrad.core.registry import operators
@@ -334,15 +335,18 @@ def one_process():
     torch.distributed.destroy_process_group()
 
 
-def test_distributed_tensors_are_refused_by_torch_and_not_read(one_process):
-    """An op without a rule for shards is none of theirs, as any op of torch's."""
-    from torch.distributed.tensor import Shard, distribute_tensor
+def test_distributed_tensors_are_not_read(one_process):
+    """An op that knows no cut is none of theirs, as any op of torch's without a rule; others return their like."""
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
     for operator in OPERATORS:
         call, tensors = of_tensors(operator)
-        shards = [distribute_tensor(t, one_process, [Shard(0)]) if t.dim() else t for t in tensors]
-        with pytest.raises((NotImplementedError, RuntimeError, TypeError), match=r"sharding strategy|DTensor"):
-            call(*shards)
+        shards = [distribute_tensor(t.clone(), one_process, [Shard(0)]) if t.dim() else t for t in tensors]
+        if cuts_of(operator.spec) is None:
+            with pytest.raises((NotImplementedError, RuntimeError, TypeError), match=r"sharding strategy|DTensor"):
+                call(*shards)
+        else:
+            assert all(isinstance(result, DTensor) for result in tensors_in(call(*shards)))
 
 
 def test_not_in_memory_is_an_invalid_argument():

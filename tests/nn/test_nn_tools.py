@@ -132,6 +132,39 @@ def test_names_in_a_profile():
     assert {"aclgrad.lstm on cpu", "aclgrad.lstm_backward on cpu"} <= names
 
 
+def test_a_graph_of_fx_has_every_module_as_a_node():
+    """As it has torch's own modules, options and states included."""
+    model = Model().eval()
+    graph = torch.fx.symbolic_trace(model)
+    found = {type(graph.get_submodule(node.target)) for node in graph.graph.nodes if node.op == "call_module"}
+    assert found == {type(module) for module in model.modules()} - {Model, nn.Sequential, nn.Linear}
+    torch.testing.assert_close(graph(*arguments(3)), model(*arguments(3)), rtol=0, atol=0)
+
+    class Streamed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.cell = aclgrad.nn.LSTM(3, 4), aclgrad.nn.LSTMCell(4, 4)
+
+        def forward(self, x, h, c, reset):
+            output, (h, c), cells = self.lstm(x, (h, c), reset=reset, return_cell_states=True)
+            return self.cell(output[-1], (h[0], cells[-1]))
+
+    model, data = Streamed(), Data()
+    given = data.normal(5, 2, 3), data.normal(1, 2, 4), data.normal(1, 2, 4), data.flags(5, 2)
+    torch.testing.assert_close(torch.fx.symbolic_trace(model)(*given), model(*given), rtol=0, atol=0)
+    for module in (*Model().children(), model.lstm):
+        if not isinstance(module, nn.Sequential):
+            with pytest.raises(aclgrad.WrongType, match="expected the module inside another one"):
+                torch.fx.symbolic_trace(module)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation")
+def test_hardsigmoid_takes_quantised_tensors_as_torchs_does():
+    x = torch.quantize_per_tensor(Data().normal(40, scale=3.0), 0.1, 0, torch.qint8)
+    found, expected = (kind()(x) for kind in (aclgrad.nn.Hardsigmoid, nn.Hardsigmoid))
+    assert found.is_quantized and torch.equal(found.int_repr(), expected.int_repr())
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_dynamic_quantisation_of_a_model_that_is_torchs_again():
     model = nn.Sequential(aclgrad.nn.LSTM(3, 4))

@@ -17,7 +17,10 @@ from .meta import Meta, meta_of
 from .spec import Call
 
 ALIGNMENT = 64
-KEPT_WORKSPACE = 32 << 20  # bytes: what is larger the C library maps by itself, and unmaps when it is freed
+KEPT_WORKSPACE = 72 << 20
+"""Bytes of a workspace that a thread keeps. The C library maps what is larger than 32 MiB anew in every call, and each
+page costs more than filling it; this is what an LSTM of 1,024 units takes in float64."""
+
 EXACT_CHECK_WORK = 100_000  # steps numpy may spend on deciding whether two interleaved views share an element
 
 

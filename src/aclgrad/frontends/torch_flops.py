@@ -6,22 +6,16 @@ wait until somebody imports the counter.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from ..core.plan import Operator
+from .late import when_imported
 
 COUNTER = "torch.utils.flop_counter"
-
-_waiting: list[tuple[Operator, Any]] = []
 
 
 def register_flops(operator: Operator, qualified_name: str) -> None:
@@ -30,12 +24,7 @@ def register_flops(operator: Operator, qualified_name: str) -> None:
         return
     namespace, name = qualified_name.split("::")
     packet = getattr(getattr(torch.ops, namespace), name)
-    if COUNTER in sys.modules:
-        _tell(sys.modules[COUNTER], operator, packet)
-        return
-    if not _waiting:
-        sys.meta_path.insert(0, _Watch())
-    _waiting.append((operator, packet))
+    when_imported(COUNTER, lambda counter: _tell(counter, operator, packet))
 
 
 def _tell(counter: ModuleType, operator: Operator, packet: Any) -> None:
@@ -55,24 +44,3 @@ def formula(operator: Operator, arguments: Sequence[Any]) -> Callable[..., int]:
         return flops(call)
 
     return count
-
-
-class _Watch(MetaPathFinder):
-    """Sees the counter being imported, once, and tells it what waits."""
-
-    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
-        """The counter's own spec, whose loader has one more thing to do; None for every other module."""
-        if fullname != COUNTER:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        loader: Any = spec and spec.loader
-        execute = loader.exec_module
-
-        def executed(module: ModuleType) -> None:
-            execute(module)
-            for operator, packet in _waiting:
-                _tell(module, operator, packet)
-
-        loader.exec_module = executed
-        return spec

@@ -22,6 +22,7 @@ from ..core.registry import follow, part
 from ..core.spec import REQUIRED, BoolArray, Flag, Float, InOut, Int, OpSpec, OutList, Param, TensorList
 from ..core.textbook import by_the_book, textbook
 from .torch_autograd import register_autograd
+from .torch_dtensors import register_dtensors
 from .torch_flops import register_flops
 from .torch_vmap import register_vmap
 
@@ -143,6 +144,7 @@ def define(operator: Operator) -> Callable[..., Any]:
     torch.library.register_fake(f"{NAMESPACE}::{spec.name}", fake, lib=LIBRARY)
     register_flops(operator, f"{NAMESPACE}::{spec.name}")
     register_vmap(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
+    register_dtensors(operator, f"{NAMESPACE}::{spec.name}", LIBRARY)
     if any(is_optional_list(param) for param in spec.args):
         _define_absent(operator)
     return kernel

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.fx import Proxy
 
 from ...core.binding import integer, require_strided
 from ...core.errors import InvalidArgument, WrongType
 from ...core.meta import dtype_name
+
+
+def recorded(module: nn.Module, input: Proxy, *others: Any, **named: Any) -> Any:
+    """A call as a node of the graph that `torch.fx` records: its tracers look into all modules but torch's own."""
+    tracer: Any = input.tracer
+    if tracer.root is module:
+        raise WrongType("input is a Proxy, expected the module inside another one: torch.fx records it as a node")
+    return tracer.create_proxy("call_module", tracer.path_of_module(module), (input, *others), named)
 
 
 def require_tensor(name: str, value: object) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.functional import hardsigmoid
 
 from ...core.binding import require_strided
-from .._shared.modules import require_tensor
+from .._shared.modules import recorded, require_tensor
 from .._shared.small import REFUSALS, is_served, restate
 from .autograd import smoothed
 
@@ -49,6 +50,10 @@ class Hardsigmoid(nn.Hardsigmoid):
                     return output
             except REFUSALS:  # said better below
                 pass
+        if isinstance(input, Proxy):
+            return recorded(self, input)
+        if isinstance(input, Tensor) and input.is_quantized:
+            return hardsigmoid(input, self.inplace)
         require_tensor("input", input)
         require_strided("input", input)
         if not self.inplace:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from ...core.collectives import process_group
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import require_shape
+from .._shared.modules import recorded, require_shape
 from .arguments import TokenStats, require_options
 from .head import linear_cross_entropy
 from .prepared import known_loss
@@ -103,6 +104,8 @@ class LinearCrossEntropyLoss(nn.Module):
         normalizer: float | Tensor | None = None,
     ) -> Any:
         """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
+        if isinstance(input, Proxy):
+            return recorded(self, input, target, token_weight, normalizer)
         linear, sizes = self.linear, (self.num_classes, *self.out_features)
         expected = (math.prod(sizes) if self.out_features else self.num_classes, linear.in_features)
         weight: Tensor = linear.weight
@@ -231,6 +234,8 @@ class VocabParallelLinearCrossEntropyLoss(LinearCrossEntropyLoss):
         normalizer: float | Tensor | None = None,
     ) -> Any:
         """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
+        if isinstance(input, Proxy):
+            return recorded(self, input, target, token_weight, normalizer)
         start, stop = self.vocab
         weight, bias = self.linear.weight, self.linear.bias
         expected = (stop - start, self.linear.in_features)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
@@ -13,10 +14,11 @@ from ...core.binding import require_strided
 from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
 from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import require_dtype, require_flags, require_shape, require_states
+from .._shared.modules import recorded, require_dtype, require_flags, require_shape, require_states
 from .autograd import sequences
 from .cells import with_cells
 from .dims import LstmDims
+from .one_step import by_cells
 from .packing import Packing
 from .projection import by_torch, projected
 from .resets import FORWARD, op, with_reset
@@ -52,8 +54,14 @@ class LSTM(nn.RNNBase):
         self, input: Any, hx: States | None = None, *, reset: Any = None, return_cell_states: bool = False
     ) -> Any:
         """The whole sequence."""
+        if type(input) is Tensor and reset is None and not return_cell_states:
+            served = by_cells(self, input, hx)
+            if served is not None:
+                return served
         if isinstance(input, PackedSequence):
             return self._packed(input, hx, reset, return_cell_states)
+        if isinstance(input, Proxy):
+            return recorded(self, input, hx, reset=reset, return_cell_states=return_cell_states)
         batched = not isinstance(input, Tensor) or input.dim() != 2
         sizes = "[N, T, input_size]" if self.batch_first else "[T, N, input_size]"
         require_shape("input", input, [None] * (1 + batched) + [self.input_size], f"{sizes} or [T, input_size]")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.functional import linear
 
 from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import require_dtype, require_shape, require_states
+from .._shared.modules import recorded, require_dtype, require_shape, require_states
 from .._shared.small import REFUSALS, is_exact, is_served
 
 __all__ = ["LSTMCell"]
@@ -37,6 +38,8 @@ class LSTMCell(nn.LSTMCell):
                 return super().forward(input, hx)
             except REFUSALS:  # said better below
                 pass
+        if isinstance(input, Proxy):
+            return recorded(self, input, hx)
         batched = not isinstance(input, Tensor) or input.dim() != 1
         require_shape("input", input, [None] * batched + [self.input_size], "[N, input_size] or [input_size]")
         states = (*input.shape[:-1], self.hidden_size)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...core.agreement import agreement_of
@@ -14,7 +15,7 @@ from ...core.collectives import Collective, Group, collective_of
 from ...core.collectives import process_group as resolved
 from ...core.dispatch import is_watched
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import require_shape
+from .._shared.modules import recorded, require_shape
 from .norm import (
     BatchNorm1d,
     BatchNorm2d,
@@ -66,6 +67,8 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalised by the batch in training, by the running statistics otherwise."""
+        if isinstance(input, Proxy):
+            return recorded(self, input)
         if not isinstance(input, Tensor) or input.is_nested or input.dim() < 2 or input.shape[1] != self.num_features:
             rank = max(input.dim(), 2) if isinstance(input, Tensor) else 2
             require_shape("input", input, [None, self.num_features, *[None] * (rank - 2)], "[N, num_features, …]")

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...core.binding import require_strided
 from ...core.errors import InvalidArgument
-from .._shared.modules import require_shape, require_tensor
+from .._shared.modules import recorded, require_shape, require_tensor
 from . import small, spec_training
 from .autograd import evaluated, trained
 
@@ -46,6 +47,8 @@ class _Twin(_BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Normalised by the batch in training, by the running statistics otherwise."""
         if not isinstance(input, Tensor) or input.dim() not in self.ranks or input.shape[1] != self.num_features:
+            if isinstance(input, Proxy):
+                return recorded(self, input)
             self._refuse(input)
         vectors = Vectors.of(self)
         if self.training or (vectors.mean is None and vectors.var is None):

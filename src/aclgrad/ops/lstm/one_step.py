@@ -1,0 +1,114 @@
+"""One step of an LSTM at a time, as whoever streams runs it: a cell a layer.
+
+A whole sequence's kernel lays the weights out anew in every call, which pays over many steps or rows. For one step of
+few rows it is most of the time, and torch's products read the weights where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from .._shared.small import REFUSALS, WIDE, is_served
+from .dims import LstmDims
+
+States = tuple[Tensor, Tensor]
+
+ROWS = {torch.float64: 1024, torch.float32: 64, torch.float16: 1, torch.bfloat16: 64}
+"""Sequences up to which this is faster on a CPU."""
+
+LEAST = {torch.float16: 1 << 12, torch.bfloat16: 1 << 18}
+"""Numbers in the recurrent weights of a chain from which it is faster for half types."""
+
+
+def by_cells(module: nn.RNNBase, x: Tensor, hx: Sequence[Tensor] | None) -> tuple[Tensor, States] | None:
+    """What the module returns for one step: x [1, N, ·], [N, 1, ·] with `batch_first` or [1, ·]; None where it is not
+    for this, or wants to be refused in words.
+
+    Torch's cell computes in float32 and float64. Of half types it rounds every intermediate result; there the products
+    alone are torch's, and the rest is the operator `lstm_cell`.
+    """
+    if not is_served(x) or x.is_nested or x.dim() not in (2, 3) or torch.is_autocast_enabled("cpu"):
+        return None
+    batched, dtype = x.dim() == 3, x.dtype
+    time = 1 if batched and module.batch_first else 0
+    if x.shape[time] != 1:
+        return None
+    rows = x.shape[1 - time] if batched else 1
+    wide = dtype in WIDE
+    if (
+        rows > ROWS.get(dtype, 0)
+        or (not wide and (torch.is_grad_enabled() or 4 * module.hidden_size**2 < LEAST[dtype]))
+        or module.proj_size
+        or (module.dropout and module.training)
+    ):
+        return None
+    weights = _weights(module)
+    chains = module.num_layers * (1 + module.bidirectional)
+    states = _states(module, hx, (chains, rows, module.hidden_size) if batched else (chains, module.hidden_size), dtype)
+    if weights is None or states is None:
+        return None
+    try:
+        cell = torch.lstm_cell if wide else _in_half_precision
+        step, finals = _layers(module, x.select(time, 0) if batched else x, weights, states, cell)
+    except REFUSALS:  # said better by the operator
+        return None
+    h, c = map(torch.stack, zip(*finals, strict=True))  # the output is not h's memory
+    return (step.unsqueeze(time), (h, c)) if batched else (step, (h.squeeze(1), c.squeeze(1)))
+
+
+@cache
+def _shapes(*sizes: int) -> list[torch.Size]:
+    inputs, hidden, layers, directions, biases = sizes
+    dims = LstmDims(0, 0, inputs, hidden, layers, directions, biases, variable=False, batch_first=False, P=0)
+    return [torch.Size(shape) for shape in dims.param_shapes()]
+
+
+def _weights(module: nn.RNNBase) -> list[Tensor] | None:
+    """Those of the module, if they are its parameters and what its options want."""
+    named = module._parameters
+    weights = [named.get(name) for name in module._flat_weights_names]
+    options = (module.input_size, module.hidden_size, module.num_layers, 1 + module.bidirectional, 1 + module.bias)
+    if [None if weight is None else weight.shape for weight in weights] != _shapes(*options):
+        return None
+    return weights  # type: ignore[return-value]  # none is None
+
+
+def _states(module: nn.RNNBase, hx: Any, shape: tuple[int, ...], dtype: torch.dtype) -> list[States] | None:
+    """(h, c) of every chain, [N, H]; None where they are not what the module takes."""
+    if hx is None:
+        zeros = torch.zeros(1 if len(shape) == 2 else shape[1], module.hidden_size, dtype=dtype)
+        return [(zeros, zeros)] * shape[0]
+    if type(hx) not in (tuple, list) or len(hx) != 2:
+        return None
+    h, c = hx
+    for state in (h, c):
+        if type(state) is not Tensor or state.shape != shape or state.dtype != dtype:
+            return None
+    if len(shape) == 2:
+        h, c = h.unsqueeze(1), c.unsqueeze(1)
+    return list(zip(h.unbind(), c.unbind(), strict=True))
+
+
+def _layers(
+    module: nn.RNNBase, x: Tensor, weights: Sequence[Tensor], states: Sequence[States], cell: Any
+) -> tuple[Tensor, list[States]]:
+    """The last layer's output, and (h, c) of every chain."""
+    directions, each = 1 + module.bidirectional, 4 if module.bias else 2
+    finals: list[States] = []
+    for k, state in enumerate(states):
+        finals.append(cell(x, state, *weights[k * each : (k + 1) * each]))
+        if len(finals) % directions == 0:
+            x = finals[-1][0] if directions == 1 else torch.cat([h for h, _ in finals[-2:]], -1)
+    return x, finals
+
+
+def _in_half_precision(x: Tensor, state: States, w_ih: Tensor, w_hh: Tensor, *biases: Tensor) -> States:
+    h, c = state
+    hy, cy, _ = torch.ops.aclgrad.lstm_cell(linear(x, w_ih), linear(h, w_hh), c, *biases)
+    return hy, cy
