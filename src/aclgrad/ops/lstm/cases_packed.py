@@ -69,6 +69,7 @@ def _cases(make: Make) -> tuple[Case, ...]:
         Case("no_step_for_some", make((3, 2, 0, 0), 4, 5, directions=2), DTYPES, frozenset({EDGE})),
         Case("past_every_block", make((9, 9, 8, *range(7, 0, -1), *[1] * 7), 33, 65, directions=2), DTYPES,
              frozenset({EDGE})),
+        Case("many_rows", make((*[40] * 12, *range(39, 0, -2)), 3, 4, directions=2), DTYPES, frozenset({EDGE})),
         Case("no_rows", make((0, 0), 4, 5, directions=2), DTYPES, frozenset({EDGE})),
         Case("no_batch", make((), 4, 5), DTYPES, frozenset({EDGE})),
         Case("T128_B32_256", make(tuple(range(128, 0, -4)), 256, 256), DTYPES[:1], frozenset({BENCH})),

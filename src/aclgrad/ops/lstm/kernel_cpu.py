@@ -21,6 +21,7 @@ from ...cpu.threads import THREAD_GROUP, barrier
 from .cpu.access import computed_dtype, product_for
 from .cpu.ends_backward import finish, prepare, write_params
 from .cpu.ends_forward import begin_forward, finish_forward, prepare_forward
+from .cpu.places import rows_of
 from .cpu.places_backward import plan_layers
 from .cpu.places_forward import plan_forward_layers
 from .cpu.products_backward import multiply_chunk, pack_chunk
@@ -171,5 +172,5 @@ lstm_packed, lstm_packed_backward = lstm, lstm_backward
 def _work(call: Call) -> int:
     """Multiplications of a direction of the first layer."""
     dims = call.dims
-    work: int = dims.rows * 4 * dims.H * (dims.layer_input(0) + dims.H)
+    work: int = rows_of(dims) * 4 * dims.H * (dims.layer_input(0) + dims.H)
     return work

@@ -18,9 +18,12 @@ from ...core.registry import register
 from ...core.rules import length, rank, required, shape, supported_dtypes
 from ...core.spec import BOOL, REQUIRED, Argument, Call, OpSpec, Rule, Tensor
 from . import spec
-from .dims import LstmDims, dims_of
+from .dims import SAVED, LstmDims, dims_of
 from .packing import require_packed
 from .spec_resets import undocumented
+
+ROWS = ("input", "reset", "dy", "output", "dx", *SAVED)
+"""What has a row for every position."""
 
 
 def sizes_are_readable(call: Call) -> None:
@@ -63,7 +66,8 @@ def _packed(operator: Operator, summary: str) -> OpSpec:
     outs: list[Any] = [undocumented(out) for out in of.outs]
     return replace(
         of, name=of.name.replace("lstm", "lstm_packed"), aclnn="", summary=summary, dims=_dims,
-        args=tuple(args), outs=tuple(outs), differences=(), skipped=lambda _: False, value_rule=_counts_fit(names),
+        args=tuple(args), outs=tuple(outs), rows=ROWS, differences=(), skipped=lambda _: False,
+        value_rule=_counts_fit(names),
         rules=(
             required("hx", "batch_sizes"), length(lambda _: 2, "hx"), *(_rule(rule) for rule in of.rules),
             supported_dtypes("reset"), shape("reset", "rows"),

@@ -8,6 +8,7 @@ from typing import ClassVar, cast
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.meta import Meta
+from aclgrad.core.rows import rounded_rows
 from aclgrad.core.spec import Call
 from aclgrad.cpu.gemm import Gemm
 
@@ -24,10 +25,15 @@ def even_height(gemm: Gemm, lanes: int) -> int:
     return min(range(gemm.rows, shortest - 1, -1), key=lambda height: -lanes % height)
 
 
+def rows_of(dims: LstmDims) -> int:
+    """Rows that there is room for: of packed sequences, whose number is another in every batch, it is rounded."""
+    return dims.rows if dims.total is None else rounded_rows(dims.rows)
+
+
 def arrays_between(call: Call, scratch: Scratch) -> list[Piece]:
     """Up to two arrays [T, N, D·H] that layers in turn write for the next one."""
     dims = cast(LstmDims, call.dims)
-    shape = (dims.rows, dims.D * dims.H)
+    shape = (rows_of(dims), dims.D * dims.H)
     return [scratch.tensor(shape, call.tensor("input").dtype) for _ in range(min(dims.L - 1, 2))]
 
 
@@ -77,7 +83,8 @@ class LayerPlaces(ABC):
         dims, gemm = self.dims, self.gemm
         features = dims.layer_input(self.layer)
         sources = self.source_count()
-        most = min(dims.rows, self.chunk_rows)
+        rows = rows_of(dims)
+        most = min(rows, self.chunk_rows)
         capacity = max(dims.N, most if self.packed else most // max(1, dims.N) * dims.N)
         height = even_height(gemm, dims.N)
         return Sizes(
@@ -92,7 +99,7 @@ class LayerPlaces(ABC):
             blocks=-(-dims.H // gemm.width),
             height=height,
             panels=-(-dims.N // height),
-            busy=-(-dims.rows // max(1, dims.T * height)),
+            busy=min(-(-rows // max(1, dims.T * height)), -(-dims.N // height)),
             tall=even_height(gemm, capacity),
             source_height=even_height(gemm, features // sources),
             state_height=even_height(gemm, dims.H),
@@ -118,7 +125,7 @@ class LayerPlaces(ABC):
             return {}
         n = meta.strides[-1]
         t = n if self.packed else meta.strides[0]
-        flags = self.reserve(self.dims.rows, 8, (8 if self.packed else self.dims.N * 8, 8, 0))
+        flags = self.reserve(rows_of(self.dims), 8, (8 if self.packed else self.dims.N * 8, 8, 0))
         return {Field.RESET: Place(self.operands["reset"], None, 0, (t, n, 0)), Field.ANEW: flags}
 
     def saved(self, name: str, index: int) -> Place:

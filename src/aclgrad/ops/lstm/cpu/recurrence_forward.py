@@ -95,10 +95,11 @@ def pack_state(layer: Layer, run: Run, h: View, place: int, step: int) -> None:
     packed, wanted = packed_step(layer, d, step), sizes.batch
     if sizes.packed == 1:
         wanted = valid_at(layer, d, after)
-    there = min(wanted, rows_there(layer, d, step))
+    left = rows_there(layer, d, step)
+    there = min(wanted, left)
     pack(
         layer.element, packed, at(h, place, 0, 0, layer.element),
-        there, h.n, sizes.hidden, h.k, sizes.height, run.p0, min(run.p1, panels_of(there, sizes.height)), k0, k1,
+        left, h.n, sizes.hidden, h.k, sizes.height, run.p0, min(run.p1, panels_of(there, sizes.height)), k0, k1,
     )  # fmt: skip
     h0, resets = view(layer, d, Field.H0), view(layer, d, Field.ANEW).address != 0
     last = min(run.p1 * sizes.height, valid_at(layer, d, after))
