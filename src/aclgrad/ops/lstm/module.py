@@ -78,7 +78,7 @@ class LSTM(nn.RNNBase):
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
         require_strided("input.data", data)
-        packing = Packing.of(sizes, data)
+        packing = Packing.of(sizes, data, keep=data.device.type == "cpu")
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
         if reset is not None:
@@ -205,7 +205,8 @@ class LSTM(nn.RNNBase):
             return None if packing is None else packing.batch_sizes, False, hx
         if hx is None:  # they tell how many sequences there are
             chains = layers * (1 + self.bidirectional)
-            hx = [x.new_zeros(self.hidden_size).expand(chains, packing.batch, self.hidden_size)] * 2
+            zeros = x.new_zeros(self.hidden_size)
+            hx = [zeros.expand(chains, packing.batch, self.hidden_size) for _ in range(2)]
         return packing.batch_sizes, True, hx
 
     def _operator(

@@ -65,16 +65,19 @@ class Packing(NamedTuple):
 
 def require_packed(batch_sizes: Tensor, total: int, batch: int, name: str, data: str) -> None:
     """Counts of `batch` packed sequences that have `total` rows together."""
-    require_lengths(batch_sizes, batch, name)
-    found = int(batch_sizes.sum())
-    if found != total:  # rows would move to other steps, or be missing
-        raise InvalidArgument(f"{name} add up to {found}, expected {total} like the rows of {data}", name)
+    sizes = batch_sizes.tolist()
+    _require_counts(sizes, batch, name)
+    if sum(sizes) != total:  # rows would move to other steps, or be missing
+        raise InvalidArgument(f"{name} add up to {sum(sizes)}, expected {total} like the rows of {data}", name)
 
 
 def require_lengths(batch_sizes: Tensor, batch: int, name: str = "batch_sizes") -> None:
     """Sequences sorted by decreasing length: counts that never rise, between 0 and N."""
-    sizes = batch_sizes.tolist()
-    if not sizes or (sizes == sorted(sizes, reverse=True) and sizes[0] <= batch and sizes[-1] >= 0):
+    _require_counts(batch_sizes.tolist(), batch, name)
+
+
+def _require_counts(sizes: list[int], batch: int, name: str) -> None:
+    if not sizes or (sizes[0] <= batch and sizes[-1] >= 0 and sizes == sorted(sizes, reverse=True)):
         return
     for t, size in enumerate(sizes):
         if size < 0 or size > max(batch, 0):
