@@ -146,12 +146,12 @@ def test_on_a_gpus_kernels(make):
         return output, (hy, cy)
 
     with torch.no_grad():
-        rows = x if packing is None else packing.padded(x.data)
-        output, (h, c) = projected(plain, rows, list(module.to(device).parameters()), hx, sizes, 2)
+        rows = x if packing is None else packing.taken(x.data)
+        output, (h, c) = projected(plain, rows, list(module.to(device).parameters()), hx, packing, 2)
         order = None if packing is None else x.sorted_indices
         expected = module(x, tuple(hx if order is None else [state[:, x.unsorted_indices] for state in hx]))
     back = slice(None) if packing is None else x.unsorted_indices
-    found = [output if packing is None else packing.packed(output), h[:, back], c[:, back]]
+    found = [output if packing is None else packing.given(output), h[:, back], c[:, back]]
     torch.testing.assert_close(found, tensors(expected))
 
 

@@ -72,12 +72,7 @@ class Known(Generic[T]):
             kept = self._made.get((fingerprint(values), beside))
         except TypeError:  # something cannot be hashed
             return None
-        if kept is None:
-            return None
-        kept.missed += 1
-        if kept.missed & (kept.missed - 1) == 0:  # a power of two: to make a check takes longer than to do without
-            self._newest.keep(kept.made, values, *beside)
-        return kept.made
+        return None if kept is None else self._missed(kept, values, *beside)
 
     def recognise(self, values: Sequence[Any], *beside: Any) -> T | None:
         """The same if the call is one of the newest."""
@@ -90,6 +85,16 @@ class Known(Generic[T]):
             hash(key)
         except TypeError:
             return
+        self._put(key, made)
+
+    def _missed(self, kept: _Kept[T], values: Sequence[Any], *beside: Any) -> T:
+        """What was kept for a call that was not recognised."""
+        kept.missed += 1
+        if kept.missed & (kept.missed - 1) == 0:  # a power of two: to make a check takes longer than to do without
+            self._newest.keep(kept.made, values, *beside)
+        return kept.made
+
+    def _put(self, key: Any, made: T) -> None:
         if len(self._made) >= KEPT:
             self.clear()
         self._made[key] = _Kept(made)

@@ -21,6 +21,7 @@ from .dispatch import NotInMemory, all_in_memory, dispatched, is_watched, requir
 from .errors import InvalidArgument
 from .known import Known
 from .meta import Meta, Value
+from .rows import RowPlans
 from .rules import one_device, outputs_are_as_derived, outputs_do_not_overlap_themselves
 from .spec import Call, OpSpec, OutList, Param
 
@@ -33,7 +34,7 @@ _DIRECT = (True, None, False, False, None, False)
 class Plan:
     """Everything phase two needs but the memory: the kernel, the outputs' metadata, the workspace size."""
 
-    __slots__ = ("_arg_spans", "_out_spans", "backend", "call", "device", "launch", "nbytes", "outs", "remark")
+    __slots__ = ("_spans", "backend", "call", "device", "launch", "outs", "remark")
 
     def __init__(self, call: Call, outs: tuple[Value, ...], backend: str, launch: Launch) -> None:
         self.call = call
@@ -42,10 +43,7 @@ class Plan:
         self.launch = launch
         self.device = call.device
         self.remark = call.spec.remark(call)
-        self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])
-        self._arg_spans, self._out_spans = (
-            _spans([call[param.name] for param in params]) for params in (call.spec.args, call.spec.outs)
-        )
+        self._spans: tuple[Spans, Spans] | None = None  # of arguments and outputs, where somebody asked for them
 
     def describe(self) -> str:
         """What runs and why, in words: the backend, its workspace, and what the launch says of itself.
@@ -57,6 +55,11 @@ class Plan:
         """
         size = self.workspace_size
         return f"{self.backend}, {f'workspace of {size:,} bytes' if size else 'no workspace'}: {self.launch.describe()}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors' elements."""
+        return total_bytes([meta for _, meta in self.call.metas(*self.call.spec.params)])
 
     @property
     def workspace_size(self) -> int:
@@ -81,9 +84,13 @@ class Plan:
 
         Outputs that are `fresh` share none.
         """
-        touched = _ranges(args, self._arg_spans)
+        if self._spans is None:
+            spec = self.call.spec
+            of_args, of_outs = ([self.call[param.name] for param in params] for params in (spec.args, spec.outs))
+            self._spans = _spans(of_args), _spans(of_outs)
+        touched = _ranges(args, self._spans[0])
         if not fresh:
-            touched += _ranges(outs, self._out_spans)
+            touched += _ranges(outs, self._spans[1])
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
         touched.sort()
@@ -164,7 +171,7 @@ class Operator:
         self.__name__ = spec.name
         self._arity = len(spec.args)
         self._updates = bool(spec.updated)
-        self._plans: Known[Plan] = Known()
+        self._plans: Known[Plan] = RowPlans(spec) if spec.rows else Known()
 
     def __repr__(self) -> str:
         return f"<operator {self.spec.name}{f' = {self.spec.aclnn}' if self.spec.aclnn else ''}>"

@@ -168,7 +168,8 @@ class OpSpec:
     outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata
     cannot tell, `value_rule` finds in the arguments' values; only a CPU's are looked at, since nobody waits for a
     device. What is legal and probably not meant, `remark` puts into words for the aclnn door. `unread`
-    names the tensors that are given and whose elements nobody looks at. `differences` are those between the document
+    names the tensors that are given and whose elements nobody looks at. `rows` names those, single and in lists, whose
+    one number of rows launches depend on only as `core.rows` rounds it. `differences` are those between the document
     and the vendor's code, which writes nothing in calls that are `skipped`.
     """
 
@@ -182,6 +183,7 @@ class OpSpec:
     value_rule: Callable[[Sequence[Any]], None] | None = None
     remark: Callable[[Call], str | None] = lambda call: None
     unread: Callable[[Call], Sequence[str]] = lambda call: ()
+    rows: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     skipped: Callable[[Call], bool] = lambda call: False
     reference_options: Callable[[Call], dict[str, Any]] = lambda call: {}
@@ -279,6 +281,9 @@ class Call:
     @property
     def device(self) -> torch.device:
         """The device of the first tensor given."""
-        for _, meta in self.metas(*self.spec.params):
-            return meta.device
+        for name in self.spec.params:
+            value = self.values.get(name)
+            for item in value if type(value) is tuple else (value,):
+                if isinstance(item, Meta):
+                    return item.device
         return torch.device("cpu")

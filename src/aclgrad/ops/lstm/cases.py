@@ -11,7 +11,7 @@ from ...core.errors import InvalidArgument, NullArgument
 from ...core.rules import ND
 from ...core.spec import F16, F32
 from ...testing.cases import ANY_FORMAT, DOCUMENT, EDGE, NCHW, NCL, PYTHON_ONLY, REAL, SMOKE, Case, Data, Invalid, Suite
-from . import cases_lstm, cases_resets
+from . import cases_lstm, cases_packed, cases_resets
 from .cases_lstm import DTYPES, bench_cases, counts, first, ints, weights
 from .dims import SAVED
 
@@ -154,4 +154,5 @@ SUITES = {
     "lstm": Suite(cases_lstm.CASES, cases_lstm.INVALID, formats=ANY_FORMAT),
     "lstm_backward": Suite(CASES, INVALID, formats=(ND, NCL), refused_formats=(NCHW,)),
     **cases_resets.suites(cases_lstm._lstm, _lstm),
+    **cases_packed.SUITES,
 }

@@ -10,13 +10,13 @@ import torch
 from ...core.errors import InvalidArgument, NullArgument
 from ...testing.cases import BENCH, BENCH_GPU, EDGE, SMOKE, Case, Data, Invalid, Suite
 from .cases_lstm import DTYPES, ints
-from .resets import BACKWARD, FORWARD, Pair, with_reset
+from .variants import BACKWARD, FORWARD, Variants, with_reset
 
 LENGTHS = (6, 4, 3, 1)
 Make = Callable[..., Callable[[Data], Sequence[Any]]]
 
 
-def _with(pair: Pair, make: Make) -> Make:
+def _with(variants: Variants, make: Make) -> Make:
     """The same arguments and `reset`; `share` of the rows start a time anew."""
 
     def sized(T: int, N: int, I: int, H: int, *, share: float = 0.3, **options: Any) -> Callable[[Data], Sequence[Any]]:  # noqa: E741  the document's letters
@@ -24,7 +24,7 @@ def _with(pair: Pair, make: Make) -> Make:
 
         def build(data: Data) -> Sequence[Any]:
             arguments = plain(data)
-            return with_reset(pair, arguments, data.flags(T, N, share=share))
+            return with_reset(variants, arguments, data.flags(T, N, share=share), packed=False)
 
         return build
 

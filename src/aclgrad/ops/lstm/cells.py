@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 from ...core.autograd import Formula, again
 from ...core.dispatch import wants_gradient
 from .dims import SAVED
-from .resets import BACKWARD, FORWARD, formula, op, with_reset
+from .variants import BACKWARD, FORWARD, formula, op, with_reset
 
 GATES = 4
 States = tuple[Tensor, Tensor]
@@ -27,29 +27,32 @@ States = tuple[Tensor, Tensor]
 
 def with_cells(
     x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None, reset: Tensor | None,
-    *options: bool,
+    packed: bool, *options: bool,
 ) -> tuple[Tensor, States, Tensor]:  # fmt: skip
-    """(output, (hy, cy), c of every step) of a layer, output and c [T, N, D·H]; `options`: has_bias, bidirectional."""
+    """(output, (hy, cy), c of every step) of a layer; `options`: has_bias, bidirectional.
+
+    Output and c are [T, N, D·H], if `packed` [total length, D·H].
+    """
     has_bias, bidirectional = options
     attributes = (has_bias, 1, 0.0, True, bidirectional, False)
     if forward_ad._current_level >= 0:
         given = (x, list(params), list(hx) if hx else None, batch_sizes, *attributes)
-        output, hy, cy, cells = _cells_formula(reset)(*given, *([] if reset is None else [reset]))
+        output, hy, cy, cells = _cells_formula(reset, packed)(*given, *([] if reset is None else [reset]))
     else:
         states = list(hx or ())
         differentiated = torch._C._are_functorch_transforms_active() or wants_gradient((x, *states, *params))
         # torch.compile cannot trace a function with `setup_context` where no gradient is wanted.
         call: Any = _Cells.apply if differentiated else _Cells.forward
-        found: Any = call(attributes, len(states), x, reset, batch_sizes, *states, *params)
+        found: Any = call(attributes, packed, len(states), x, reset, batch_sizes, *states, *params)
         output, hy, cy, cells, *_ = found
     return output, (hy, cy), cells
 
 
-def _cells_formula(reset: Tensor | None) -> Formula:
+def _cells_formula(reset: Tensor | None, packed: bool) -> Formula:
     """The same in torch's own operations."""
 
     def cells_formula(*inputs: Any) -> list[Tensor]:
-        output, hy, cy, *saved = formula(reset)(*inputs)
+        output, hy, cy, *saved = formula(reset, packed)(*inputs)
         return [output, hy, cy, torch.cat(saved[SAVED.index("c")], -1)]
 
     return cells_formula
@@ -62,17 +65,18 @@ class _Cells(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        attributes: Any, states: int, x: Tensor, reset: Tensor | None, batch_sizes: Tensor | None, *tensors: Tensor
-    ) -> Any:
+        attributes: Any, packed: bool, states: int, x: Tensor, reset: Tensor | None, batch_sizes: Tensor | None,
+        *tensors: Tensor,
+    ) -> Any:  # fmt: skip
         """Returns output, hy, cy, cells, then everything that is saved, chain after chain of each list."""
         arguments = (x, list(tensors[states:]), list(tensors[:states]), batch_sizes, *attributes)
-        output, hy, cy, *saved = op(FORWARD, reset)(*with_reset(FORWARD, arguments, reset))
+        output, hy, cy, *saved = op(FORWARD, reset, packed)(*with_reset(FORWARD, arguments, reset, packed))
         cells = torch.cat(saved[SAVED.index("c")], -1)
         return output, hy, cy, cells, *[chain for chains in saved for chain in chains]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        ctx.attributes, ctx.states, x, reset, batch_sizes, *tensors = inputs
+        ctx.attributes, ctx.packed, ctx.states, x, reset, batch_sizes, *tensors = inputs
         _, hy, _, _, *saved = output
         ctx.mark_non_differentiable(*saved)
         ctx.set_materialize_grads(False)
@@ -85,16 +89,16 @@ class _Cells(torch.autograd.Function):
         x, reset, batch_sizes, *rest = ctx.saved_tensors
         tensors, saved = rest[: ctx.given], rest[ctx.given :]
         hx, params = tensors[: ctx.states], tensors[ctx.states :]
-        _, _, wants_x, _, _, *wants = ctx.needs_input_grad
+        _, _, _, wants_x, _, _, *wants = ctx.needs_input_grad
         upstream = upstream[:4]
         if all(gradient is None for gradient in upstream):
-            return (None,) * (5 + ctx.given)
+            return (None,) * (6 + ctx.given)
         chains = len(saved) // len(SAVED)
         lists = [saved[k : k + chains] for k in range(0, len(saved), chains)]
         mask = [wants_x, *(wants[: ctx.states] or (False, False)), any(wants[ctx.states :])]
         with torch.no_grad():
             states = hx or [x.new_zeros(ctx.shape)] * 2
-            options = (reset, batch_sizes, ctx.attributes, mask)
+            options = (reset, ctx.packed, batch_sizes, ctx.attributes, mask)
             dx, dh, dc, dparams = _gradients(x, states, params, upstream, lists, *options)
         found = [
             dx if wants_x else None,
@@ -103,13 +107,13 @@ class _Cells(torch.autograd.Function):
         ]
         inputs = (x, params, hx or None, batch_sizes, *ctx.attributes, *([] if reset is None else [reset]))
         nothing = [None] * (len(inputs) - len(found))
-        dx, dparams, dhx = again(_cells_formula(reset), inputs, upstream, (*found, *nothing))[:3]
-        return None, None, dx, None, None, *(dhx or []), *dparams
+        dx, dparams, dhx = again(_cells_formula(reset, ctx.packed), inputs, upstream, (*found, *nothing))[:3]
+        return None, None, None, dx, None, None, *(dhx or []), *dparams
 
 
 def _gradients(
     x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], upstream: Sequence[Any], saved: list[list[Tensor]],
-    reset: Tensor | None, batch_sizes: Tensor | None, attributes: Any, mask: list[bool],
+    reset: Tensor | None, packed: bool, batch_sizes: Tensor | None, attributes: Any, mask: list[bool],
 ) -> Any:  # fmt: skip
     """dx, dh_prev, dc_prev, dparams."""
     dy, dh, dc, dcells = upstream
@@ -124,10 +128,11 @@ def _gradients(
         hx = [torch.cat([state, state], -1) for state in hx]
         params = [_doubled(weight, recurrent=k % each == 1) for k, weight in enumerate(params)]
         saved = [[_shadowed(name, part) for part in parts] for name, parts in zip(SAVED, saved, strict=True)]
-    if batch_sizes is not None and dy is not None:
+    if batch_sizes is not None and dy is not None and not packed:
         dy = dy.flatten(0, 1)
     arguments = (x, hx, params, dy, dh, dc, *saved, batch_sizes, *attributes, mask)
-    dx, dh_prev, dc_prev, dparams = op(BACKWARD, reset)(*with_reset(BACKWARD, arguments, reset))
+    given = with_reset(BACKWARD, arguments, reset, packed)
+    dx, dh_prev, dc_prev, dparams = op(BACKWARD, reset, packed)(*given)
     if dcells is not None:
         hidden = hx[0].shape[-1] // 2
         dh_prev = dh_prev[..., :hidden]

@@ -41,8 +41,8 @@ def lstm_data(
     if data.dim() != 2 or not _is_served(data, hx, params, _Options(*options)):
         return apart(data, batch_sizes, hx, params, *options)
     packing = Packing.of(batch_sizes, data)
-    y, h, c = _whole(packing.padded(data), hx, params, packing.batch_sizes, _Options(*options))
-    return packing.packed(y), h, c
+    y, h, c = _whole(packing.taken(data), hx, params, packing.batch_sizes, _Options(*options))
+    return packing.given(y), h, c
 
 
 COMPOSED: dict[str, Callable[..., Any]] = {"lstm.input": lstm_input, "lstm.data": lstm_data}

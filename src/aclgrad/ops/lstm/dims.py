@@ -16,8 +16,9 @@ SAVED = ("i", "j", "f", "o", "h", "c", "tanhc")
 class LstmDims(NamedTuple):
     """T steps, N sequences, I inputs, H hidden units, L layers, D directions, B = 2 with bias else 1.
 
-    `variable` marks sequences of different lengths: rows t·N + n of 2-D tensors instead of 3-D ones. P is what a
-    module projects h to, 0 if it does not; operators do not.
+    `variable` marks sequences of different lengths: rows t·N + n of 2-D tensors instead of 3-D ones. `total` is their
+    number where they are packed: without padding, the first batch_sizes[0] rows of time 0, then those of time 1. P is
+    what a module projects h to, 0 if it does not; operators do not.
     """
 
     T: int
@@ -30,11 +31,17 @@ class LstmDims(NamedTuple):
     variable: bool
     batch_first: bool
     P: int = 0
+    total: int | None = None
 
     @property
     def DL(self) -> int:
         """Chains: one per layer and direction."""
         return self.D * self.L
+
+    @property
+    def rows(self) -> int:
+        """Positions of all sequences, with their padding unless they are packed."""
+        return self.T * self.N if self.total is None else self.total
 
     def layer_input(self, layer: int) -> int:
         """Features a layer reads at each step."""
@@ -42,13 +49,19 @@ class LstmDims(NamedTuple):
 
     def sequence(self, features: int) -> tuple[int, ...]:
         """Shape of input, dy or dx with this many features."""
-        return (self.T * self.N, features) if self.variable else self.padded(features)
+        return (self.rows, features) if self.variable else self.output(features)
 
-    def padded(self, features: int) -> tuple[int, int, int]:
-        """Shape of the output, which has three dimensions also where lengths vary."""
+    def output(self, features: int) -> tuple[int, ...]:
+        """Shape of the output, which has three dimensions also where lengths vary, unless it is packed."""
+        if self.total is not None:
+            return self.total, features
         if self.batch_first and not self.variable:
             return self.N, self.T, features
         return self.T, self.N, features
+
+    def saved(self) -> tuple[int, ...]:
+        """Shape of a saved activation."""
+        return (self.T, self.N, self.H) if self.total is None else (self.total, self.H)
 
     def forward_flops(self) -> int:
         """Two products per chain: of every step's input with w_ih, and of its state with w_hh."""
@@ -115,19 +128,43 @@ def layers_exist(call: Call) -> None:
         raise InvalidArgument(f"{label} is {call['num_layers']}, expected more than 0", label)
 
 
+def states_are_a_pair(call: Call) -> None:
+    """h0 and c0; none at all stands for zeros."""
+    if call["hx"] is not None and len(call["hx"]) not in (0, 2):
+        label = call.label("hx")
+        raise InvalidArgument(f"{label} has {len(call['hx'])} tensors, expected 2 or none", label)
+
+
 def sequence_shape(name: str, directions: bool) -> Rule:
     """input, dx: I features; dy: D·H."""
 
     def check(call: Call) -> None:
         dims = call.dims
         features = dims.D * dims.H if directions else dims.I
-        symbols = ("T*N" if dims.variable else "N, T" if dims.batch_first else "T, N") + (
-            ", D*H" if directions else ", I"
-        )
+        rows = "N, T" if dims.batch_first else "T, N"
+        if dims.variable:
+            rows = "T*N" if dims.total is None else "total length"
+        symbols = rows + (", D*H" if directions else ", I")
         for label, meta in call.metas(name):
             require_shape(label, meta, dims.sequence(features), f"[{symbols}]")
 
     return check
+
+
+def output_shape(call: Call) -> None:
+    """output: D·H features."""
+    symbols = "[N, T, D*H]" if call.dims.batch_first and not call.dims.variable else "[T, N, D*H]"
+    if call.dims.total is not None:
+        symbols = "[total length, D*H]"
+    for label, meta in call.metas("output"):
+        require_shape(label, meta, call.dims.output(call.dims.D * call.dims.H), symbols)
+
+
+def saved_shapes(call: Call) -> None:
+    """Every saved activation."""
+    symbols = "[T, N, H]" if call.dims.total is None else "[total length, H]"
+    for label, meta in call.metas(*SAVED):
+        require_shape(label, meta, call.dims.saved(), symbols)
 
 
 def param_shapes(*names: str) -> Rule:

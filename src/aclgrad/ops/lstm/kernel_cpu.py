@@ -22,13 +22,14 @@ from .cpu.access import computed_dtype, product_for
 from .cpu.ends_backward import finish, prepare
 from .cpu.ends_forward import begin_forward, finish_forward, prepare_forward
 from .cpu.params_backward import multiply_panels, write_params
+from .cpu.places import rows_of
 from .cpu.places_backward import plan_layers
 from .cpu.places_forward import plan_forward_layers
-from .cpu.products_backward import chunk_of, multiply_chunk, pack_chunk
+from .cpu.products_backward import multiply_chunk, pack_chunk
 from .cpu.products_forward import multiply_input, pack_input
 from .cpu.recurrence_backward import advance
 from .cpu.recurrence_forward import step_forward
-from .cpu.runs import is_shared, owned, run_at
+from .cpu.runs import chunk_end, chunk_of, is_shared, owned, run_at
 from .cpu.table import Layer, Sizes, Table, sizes_of
 
 GRAIN = 100_000  # multiplications worth waking a second thread for
@@ -46,18 +47,21 @@ def lstm_forward_layer(thread: int, threads: int, group: Any, words: Any, elemen
         run = run_at(layer, item, last)
         begin_forward(layer, run)
         item += run.b1 - run.b0
-    for start in range(0, sizes.steps, sizes.chunk):
+    end = 0
+    while end < sizes.steps:
+        start = end
+        end = chunk_end(layer, start, True)
         for direction in range(sizes.directions):
-            pack_input(layer, direction, start)
+            pack_input(layer, direction, start, end)
         barrier(group)
         for direction in range(sizes.directions):
-            multiply_input(layer, direction, start)
+            multiply_input(layer, direction, start, end)
         barrier(group)
-        for step in range(start, min(start + sizes.chunk, sizes.steps)):
+        for step in range(start, end):
             item = first
             while item < last:
                 run = run_at(layer, item, last)
-                step_forward(layer, run, step)
+                step_forward(layer, run, step, start, end)
                 item += run.b1 - run.b0
             if shared:
                 barrier(group)
@@ -76,23 +80,28 @@ def lstm_layer(thread: int, threads: int, group: Any, words: Any, element: Any, 
     (first, last), shared = owned(layer), is_shared(layer)
     prepare(layer)
     barrier(group)
-    for start in range(0, max(sizes.steps, 1), sizes.chunk):
-        for step in range(start, min(start + sizes.chunk, sizes.steps)):
+    end = 0
+    while True:  # once also without steps, for sums of nothing
+        start = end
+        end = chunk_end(layer, start, False)
+        for step in range(start, end):
             item = first
             while item < last:
                 run = run_at(layer, item, last)
-                advance(layer, run, step)
+                advance(layer, run, chunk_of(layer, run.direction, start, end), step)
                 item += run.b1 - run.b0
             if shared:
                 barrier(group)
         barrier(group)
         for direction in range(sizes.directions):
-            chunk = chunk_of(layer, direction, start)
+            chunk = chunk_of(layer, direction, start, end)
             pack_chunk(layer, chunk)
             barrier(group)
             multiply_chunk(layer, chunk)
             multiply_panels(layer, chunk)
             barrier(group)
+        if end >= sizes.steps:
+            break
     item = first
     while item < last:
         run = run_at(layer, item, last)
@@ -134,7 +143,11 @@ class LayersLaunch:
             return "nothing to compute: no output is wanted"
         sizes = Sizes(*self.tables[0].words[: len(Sizes._fields)])
         layers = counted(len(self.tables), "layer")
-        chunks = f"large products every {sizes.chunk} of {sizes.steps} steps"
+        if sizes.packed:
+            chunks = f"packed, large products of up to {counted(sizes.capacity, 'row')}"
+        else:
+            every = max(1, sizes.capacity // max(1, sizes.batch))
+            chunks = f"large products every {every} of {sizes.steps} steps"
         units = f"{counted(sizes.blocks, 'block')} of {sizes.width} units"
         return f"{layers}, {chunks}, {units}, {cpu_threads.threads_in_words(self.work, GRAIN)}"
 
@@ -154,11 +167,12 @@ def lstm_backward(call: Call) -> Launch:
 
 
 lstm_with_resets, lstm_with_resets_backward = lstm, lstm_backward
-"""They find `reset` in the call."""
+lstm_packed, lstm_packed_backward = lstm, lstm_backward
+"""They find `reset` in the call, and how rows lie in its dims."""
 
 
 def _work(call: Call) -> int:
     """Multiplications of a direction of the first layer."""
     dims = call.dims
-    work: int = dims.T * dims.N * 4 * dims.H * (dims.layer_input(0) + dims.H)
+    work: int = rows_of(dims) * 4 * dims.H * (dims.layer_input(0) + dims.H)
     return work

@@ -16,9 +16,11 @@ import torch
 from ...core.backends import Launch
 from ...core.memory import Piece, Scratch
 from ...core.spec import Call
+from . import spec, spec_resets
 from .triton.anew import StartsAnew
 from .triton.layer_backward import BackwardLayer
 from .triton.layer_forward import ForwardLayer
+from .triton.packed import PaddedLaunch
 from .triton.workspace import BackwardWorkspace, ForwardWorkspace
 
 
@@ -97,6 +99,19 @@ def lstm_backward(call: Call) -> Launch:
 
 lstm_with_resets, lstm_with_resets_backward = lstm, lstm_backward
 """They find `reset` in the call."""
+
+
+def lstm_packed(call: Call) -> Launch:
+    """Phase one of the forward pass of packed sequences, padded; the dtypes are the contract's."""
+    if call.dims.T == 0:  # which the plain contract refuses, since it cannot tell how many sequences there are
+        return NoSteps(_names(call))
+    return PaddedLaunch(call, spec.lstm if call["reset"] is None else spec_resets.lstm_with_resets, lstm)
+
+
+def lstm_packed_backward(call: Call) -> Launch:
+    """Phase one of their gradient; the dtypes are the contract's."""
+    plain = call["reset"] is None
+    return PaddedLaunch(call, spec.lstm_backward if plain else spec_resets.lstm_with_resets_backward, lstm_backward)
 
 
 def _names(call: Call) -> tuple[str, ...]:

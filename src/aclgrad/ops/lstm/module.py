@@ -21,7 +21,7 @@ from .dims import LstmDims
 from .one_step import by_cells
 from .packing import Packing
 from .projection import by_torch, projected
-from .resets import FORWARD, op, with_reset
+from .variants import FORWARD, op, with_reset
 
 __all__ = ["LSTM"]
 
@@ -86,13 +86,13 @@ class LSTM(nn.RNNBase):
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
         require_strided("input.data", data)
-        packing = Packing.of(sizes, data)
+        packing = Packing.of(sizes, data, keep=data.device.type == "cpu")
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
         if reset is not None:
             flags = reset.data if isinstance(reset, PackedSequence) else reset
             require_flags("reset", flags, data.shape[:1], "[total length]")
-            reset = packing.padded_flags(flags)
+            reset = packing.taken_flags(flags)
         found, states = self._run(data, states, packing, sizes, reset=reset, cells=cells)
         output, *more = [PackedSequence(rows, sizes, order, back) for rows in found]
         return output, _permuted(states, back), *more
@@ -139,8 +139,8 @@ class LSTM(nn.RNNBase):
             return [served[0]], served[1]
         if packing is None:
             return self._lowered(x, weights, hx, None, reset, cells)
-        found, states = self._lowered(packing.padded(x), weights, hx, packing, reset, cells)
-        return [packing.packed(sequence) for sequence in found], states
+        found, states = self._lowered(packing.taken(x), weights, hx, packing, reset, cells)
+        return [packing.given(sequence) for sequence in found], states
 
     def _lowered(
         self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None, reset: Tensor | None,
@@ -157,8 +157,7 @@ class LSTM(nn.RNNBase):
         drops = self.dropout and self.training
         if cells or self.proj_size or (self.num_layers > 1 and (drops or self._some_layers_are_frozen(params))):
             return self._layer_by_layer(x, params, states, packing, reset, cells)
-        sizes = None if packing is None else packing.batch_sizes
-        output, finals = self._operator(x, params, states, sizes, reset, self.num_layers, self.batch_first)
+        output, finals = self._operator(x, params, states, packing, reset, self.num_layers, self.batch_first)
         return [output], finals
 
     def _some_layers_are_frozen(self, params: list[Tensor]) -> bool:
@@ -175,14 +174,14 @@ class LSTM(nn.RNNBase):
             x = x.transpose(0, 1)
         directions = 1 + self.bidirectional
         each = len(params) // self.num_layers
-        sizes = None if packing is None else packing.batch_sizes
         finals: list[States] = []
         kept: list[Tensor] = []
 
         def plain(x: Tensor, weights: list[Tensor], hx: Any) -> tuple[Tensor, States]:
             if not cells or len(finals) + 1 < self.num_layers:
-                return self._operator(x, weights, hx, sizes, reset, 1, batch_first=False)
-            output, states, c = with_cells(x, weights, hx, sizes, reset, self.bias, self.bidirectional)
+                return self._operator(x, weights, hx, packing, reset, 1, batch_first=False)
+            sizes, packed, hx = self._of_packing(packing, x, hx, 1)
+            output, states, c = with_cells(x, weights, hx, sizes, reset, packed, self.bias, self.bidirectional)
             kept.append(c)
             return output, states
 
@@ -193,7 +192,7 @@ class LSTM(nn.RNNBase):
             states = None if hx is None else [state[chains] for state in hx]
             weights = params[layer * each : (layer + 1) * each]
             if self.proj_size:
-                x, final = projected(plain, x, weights, states, sizes, directions, reset)
+                x, final = projected(plain, x, weights, states, packing, directions, reset)
             else:
                 x, final = plain(x, weights, states)
             finals.append(final)
@@ -202,25 +201,36 @@ class LSTM(nn.RNNBase):
         return [sequence.transpose(0, 1) if turned else sequence for sequence in (x, *kept)], (hy, cy)
 
     def _between(self, x: Tensor, packing: Packing | None) -> Tensor:
-        """A layer's output as the input of the next one: packed sequences lie in one dimension there."""
+        """A layer's output as the input of the next one: padded sequences lie in one dimension there."""
         drops = self.dropout and self.training
-        if packing is None:
+        if packing is None or packing.is_kept:
             return dropout(x, self.dropout) if drops else x
-        return packing.padded(dropout(packing.packed(x), self.dropout)) if drops else x.flatten(0, 1)
+        return packing.taken(dropout(packing.given(x), self.dropout)) if drops else x.flatten(0, 1)
+
+    def _of_packing(self, packing: Packing | None, x: Tensor, hx: Any, layers: int) -> tuple[Tensor | None, bool, Any]:
+        """What operators take beside the rows of packed sequences: counts, whether rows are kept, and then states."""
+        if packing is None or not packing.is_kept:
+            return None if packing is None else packing.batch_sizes, False, hx
+        if hx is None:  # they tell how many sequences there are
+            chains = layers * (1 + self.bidirectional)
+            zeros = x.new_zeros(self.hidden_size)
+            hx = [zeros.expand(chains, packing.batch, self.hidden_size) for _ in range(2)]
+        return packing.batch_sizes, True, hx
 
     def _operator(
-        self, x: Tensor, params: list[Tensor], hx: Any, batch_sizes: Tensor | None, reset: Tensor | None, layers: int,
+        self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None, reset: Tensor | None, layers: int,
         batch_first: bool,
     ) -> tuple[Tensor, States]:  # fmt: skip
+        batch_sizes, packed, hx = self._of_packing(packing, x, hx, layers)
         transformed = torch._C._are_functorch_transforms_active()  # a mapped tensor does not say what it requires
         keeps = torch.is_grad_enabled() and (transformed or any(t.requires_grad for t in (x, *params, *(hx or ()))))
         attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)
         if is_plain(x, *(hx or ()), *params, *(() if reset is None else (reset,))):
             tensors = (x, reset, batch_sizes, *(hx or ()), *params)
-            output, hy, cy = sequences(attributes, len(hx or ()), *tensors)
+            output, hy, cy = sequences(attributes, packed, len(hx or ()), *tensors)
         else:
             arguments = (x, params, hx or [], batch_sizes, *attributes)
-            output, hy, cy, *_ = op(FORWARD, reset)(*with_reset(FORWARD, arguments, reset))
+            output, hy, cy, *_ = op(FORWARD, reset, packed)(*with_reset(FORWARD, arguments, reset, packed))
         return output, (hy, cy)
 
     @staticmethod

@@ -20,6 +20,7 @@ from torch.nn.functional import linear, pad
 
 from ...core.dispatch import is_plain
 from .._shared.small import REFUSALS, is_exact, is_served
+from .packing import Packing
 
 States = tuple[Tensor, Tensor]
 Layer = Callable[[Tensor, list[Tensor], "States | None"], tuple[Tensor, States]]
@@ -30,27 +31,28 @@ WORTH = 4
 
 
 def projected(
-    plain: Layer, x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, batch_sizes: Tensor | None,
+    plain: Layer, x: Tensor, params: Sequence[Tensor], hx: Sequence[Tensor] | None, packing: Packing | None,
     directions: int, reset: Tensor | None = None,
 ) -> tuple[Tensor, States]:  # fmt: skip
     """A layer with weights (w_ih, w_hh, biases, w_hr) of each direction, by a `plain` one.
 
-    `x` is [T, N, ·], or a padded [T·N, ·] with `batch_sizes` [T]; h, of `hx` and of the results, has w_hr's rows.
-    `plain` knows of resets; `reset` [T, N] is for the initial h, which is an input there.
+    `x` is [T, N, ·], or with `packing` the rows that this gives to operators; h, of `hx` and of the results, has w_hr's
+    rows. `plain` knows of resets; `reset` is for the initial h, which is an input there.
     """
     each = len(params) // directions
     chains = [params[k : k + each] for k in range(0, len(params), each)]
-    steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+    steps = x.shape[0] if packing is None else packing.batch_sizes.shape[0]
     if hx is None and steps == 1:  # or nothing would depend on w_hh, whose gradient is zero and not absent
-        batch = x.shape[1] if batch_sizes is None else x.shape[0]
+        batch = x.shape[1] if packing is None else packing.batch
         hx = [x.new_zeros(directions, batch, size) for size in chains[0][-1].shape]
     weights = [weight for d in range(directions) for weight in _plain_weights(chains, d, steps, first=hx is not None)]
     states = None
     if hx is not None:
         h0 = list(hx[0])
         if reset is not None:  # a sequence that starts anew at once
-            h0[0] = torch.where(reset[0].unsqueeze(-1), 0.0, h0[0])
-        x = torch.cat([x, *(_at_the_first_step(h0[d], d, steps, batch_sizes) for d in range(directions))], -1)
+            at_once = reset[: packing.batch] if packing is not None and packing.is_kept else reset[0]
+            h0[0] = torch.where(at_once.unsqueeze(-1), 0.0, h0[0])
+        x = torch.cat([x, *(_at_the_first_step(h0[d], d, x.shape[0], packing) for d in range(directions))], -1)
         states = torch.zeros_like(hx[1]), hx[1]
     output, (last, cy) = plain(x, weights, states)
     heads = [chain[-1] for chain in chains]
@@ -95,14 +97,14 @@ def _plain_weights(chains: Sequence[Sequence[Tensor]], direction: int, steps: in
     return [w_ih, unused, *biases]
 
 
-def _at_the_first_step(h: Tensor, direction: int, steps: int, batch_sizes: Tensor | None) -> Tensor:
-    """h [N, P] where a direction of each sequence begins, zeros elsewhere: laid out as the layer's input."""
-    more = steps - 1
-    if batch_sizes is None:
+def _at_the_first_step(h: Tensor, direction: int, rows: int, packing: Packing | None) -> Tensor:
+    """h [N, P] where a direction of each sequence begins, zeros elsewhere: laid out as the layer's input.
+
+    That has `rows` rows, or so many times if the sequences are equally long.
+    """
+    if packing is None:
+        more = rows - 1
         return pad(h.unsqueeze(0), (0, 0, 0, 0, more, 0) if direction else (0, 0, 0, 0, 0, more))
-    batch = h.shape[0]
     if direction == 0:
-        return pad(h, (0, 0, 0, more * batch))
-    rows = torch.arange(batch, device=batch_sizes.device)
-    lengths = (batch_sizes[:, None] > rows).sum(0)
-    return h.new_zeros(steps * batch, h.shape[1]).index_copy(0, (lengths - 1) * batch + rows, h)
+        return pad(h, (0, 0, 0, rows - h.shape[0]))
+    return h.new_zeros(rows, h.shape[1]).index_copy(0, packing.last_places(), h)

@@ -16,7 +16,6 @@ from ...core.rules import (
     no_null_members,
     no_private_format,
     rank,
-    require_shape,
     required,
     same_dtype,
     shape,
@@ -43,7 +42,19 @@ from ...core.spec import (
     TensorList,
 )
 from . import differences
-from .dims import SAVED, chain_count, dims_of, layers_exist, param_count, param_shapes, sequence_shape, steps_of
+from .dims import (
+    SAVED,
+    chain_count,
+    dims_of,
+    layers_exist,
+    output_shape,
+    param_count,
+    param_shapes,
+    saved_shapes,
+    sequence_shape,
+    states_are_a_pair,
+    steps_of,
+)
 from .dims import LstmDims as LstmDims
 
 log = logging.getLogger("aclgrad")
@@ -81,13 +92,6 @@ def if_training(*rules: Rule) -> Rule:
     return check
 
 
-def states_are_a_pair(call: Call) -> None:
-    """h0 and c0; none at all stands for zeros."""
-    if call["hx"] is not None and len(call["hx"]) not in (0, 2):
-        label = call.label("hx")
-        raise InvalidArgument(f"{label} has {len(call['hx'])} tensors, expected 2 or none", label)
-
-
 def forward_sizes_are_readable(call: Call) -> None:
     """The tensors the sizes are read from have the ranks, and the counts the number, to read them."""
     _sequences_are_readable(call)
@@ -97,13 +101,6 @@ def forward_sizes_are_readable(call: Call) -> None:
     if call["batch_sizes"] is not None and steps_of(call) == 0:
         label = call.label("batch_sizes")
         raise InvalidArgument(f"{label} is empty, expected one count for each step", label)
-
-
-def output_shape(call: Call) -> None:
-    """output: D·H features."""
-    symbols = "[N, T, D*H]" if call.dims.batch_first and not call.dims.variable else "[T, N, D*H]"
-    for label, meta in call.metas("output"):
-        require_shape(label, meta, call.dims.padded(call.dims.D * call.dims.H), symbols)
 
 
 def _sequences_are_readable(call: Call) -> None:
@@ -167,7 +164,7 @@ def _state(call: Call) -> tuple[int, int, int]:
 def _saved(name: str, aclnn: str) -> OutList:
     """A list of activations for the gradient."""
     return OutList(
-        name, aclnn, FLOATS, lambda call: [(call.dims.T, call.dims.N, call.dims.H)] * call.dims.DL, dtype_of("input"),
+        name, aclnn, FLOATS, lambda call: [call.dims.saved()] * call.dims.DL, dtype_of("input"),
         wanted=lambda call: bool(call["train"]), generous=GENEROUS,
     )  # fmt: skip
 
@@ -196,7 +193,7 @@ lstm = register(
         ),
         outs=(
             Out(
-                "output", "output", FLOATS, lambda c: c.dims.padded(c.dims.D * c.dims.H), dtype_of("input"),
+                "output", "output", FLOATS, lambda c: c.dims.output(c.dims.D * c.dims.H), dtype_of("input"),
                 generous=GENEROUS,
             ),
             Out("hy", "hy", FLOATS, _state, dtype_of("input"), generous=GENEROUS),
@@ -228,7 +225,7 @@ lstm = register(
             output_shape,
             shape("hy", "DL", "N", "H"),
             shape("cy", "DL", "N", "H"),
-            if_training(*(shape(name, "T", "N", "H") for name in SAVED)),
+            if_training(saved_shapes),
             formats_are_public,
             dropout_is_not_applied,
         ),
@@ -290,7 +287,7 @@ lstm_backward = register(
             shape("dh", "DL", "N", "H"),
             shape("dc", "DL", "N", "H"),
             param_shapes("params", "dparams"),
-            *(shape(name, "T", "N", "H") for name in SAVED),
+            saved_shapes,
             nd_format(*FLOAT_PARAMS, "batch_sizes", also=frozenset({NCL})),
             mask_has_four_entries,
             dropout_is_not_applied,

@@ -20,7 +20,8 @@ _RESET = Tensor("reset", "reset", (BOOL,))
 _AnyParam = TypeVar("_AnyParam", bound=Param)
 
 
-def _undocumented(param: _AnyParam) -> _AnyParam:
+def undocumented(param: _AnyParam) -> _AnyParam:
+    """A parameter whose name is Python's, since no document has one."""
     return replace(param, aclnn=param.name)
 
 
@@ -28,8 +29,8 @@ def _with_resets(operator: Operator, summary: str, *, before: str) -> OpSpec:
     """The contract with `reset` before an argument."""
     of = operator.spec
     place = [arg.name for arg in of.args].index(before)
-    args: list[Argument] = [_undocumented(arg) for arg in of.args]
-    outs: list[Any] = [_undocumented(out) for out in of.outs]
+    args: list[Argument] = [undocumented(arg) for arg in of.args]
+    outs: list[Any] = [undocumented(out) for out in of.outs]
     return replace(
         of, name=of.name.replace("lstm", "lstm_with_resets"), aclnn="", summary=summary,
         args=(*args[:place], _RESET, *args[place:]), outs=tuple(outs), differences=(), skipped=lambda _: False,

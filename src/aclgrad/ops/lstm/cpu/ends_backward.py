@@ -9,7 +9,7 @@ from aclgrad.cpu.threads import share
 from .access import at, bytes_of, pack, panels_of
 from .products_backward import undefine_infinite
 from .recurrence_backward import drop_states, recur
-from .runs import Run, mark_anew, time_of, valid_rows
+from .runs import Run, count_rows, mark_anew, time_of, valid_rows
 from .table import Field, Layer, View, view
 
 
@@ -24,11 +24,7 @@ def prepare(layer: Layer) -> None:
         take_state(layer, view(layer, d, Field.DH), view(layer, d, Field.STATE_DH))
         take_state(layer, view(layer, d, Field.DC), view(layer, d, Field.STATE_DC))
         mark_anew(layer, d)
-        if layer.thread == 0:
-            rows = pointer_at(view(layer, d, Field.ROWS_BEFORE).address, layer.words)
-            rows[0] = 0
-            for step in range(sizes.steps):
-                rows[step + 1] = rows[step] + valid_rows(layer, d, step)
+    count_rows(layer, False)
     zeros = pointer_at(view(layer, 0, Field.ZEROS).address, layer.element)
     for k in range(sizes.hidden if layer.thread == 0 else 0):
         zeros[k] = 0.0
@@ -67,7 +63,7 @@ def take_state(layer: Layer, given: View, state: View) -> None:
 def clear_padding(layer: Layer) -> None:
     """Past the end of a sequence dx is zero."""
     sizes, dx = layer.sizes, view(layer, 0, Field.DX)
-    begin, last = share(sizes.steps if dx.address != 0 else 0, 1, layer.thread, layer.threads)
+    begin, last = share(sizes.steps if dx.address != 0 and sizes.packed == 0 else 0, 1, layer.thread, layer.threads)
     for step in range(begin, last):
         for n in range(valid_rows(layer, 0, step), sizes.batch):
             row = pointer_at(at(dx, time_of(layer, 0, step), n, 0, layer.element), layer.element)

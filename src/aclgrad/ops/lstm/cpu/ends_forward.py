@@ -8,7 +8,7 @@ from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, pack
 from .recurrence_forward import GATES, copy_line, pack_state, previous
-from .runs import Run, mark_anew, valid_at
+from .runs import Run, count_rows, mark_anew, place_of, valid_at
 from .table import Field, Layer, View, view
 
 
@@ -21,11 +21,8 @@ def prepare_forward(layer: Layer) -> None:
         pack_rows(layer, view(layer, d, Field.W_IH), view(layer, d, Field.PACKED_IH).address, sizes.features)
         add_biases(layer, d)
         mark_anew(layer, d)
+    count_rows(layer, sizes.training == 1 and sizes.packed == 0)
     if layer.thread == 0:
-        rows = pointer_at(view(layer, 0, Field.ROWS_BEFORE).address, layer.words)
-        rows[0] = 0
-        for t in range(sizes.steps):
-            rows[t + 1] = rows[t] + (sizes.batch if sizes.training == 1 else valid_at(layer, 0, t))
         zeros = pointer_at(view(layer, 0, Field.ZEROS).address, layer.element)
         for k in range(sizes.hidden):
             zeros[k] = 0.0
@@ -74,25 +71,43 @@ def begin_forward(layer: Layer, run: Run) -> None:
     h0 = view(layer, d, Field.H0)
     pack_state(layer, run, h0, 0, -1)
     if layer.sizes.training == 0:
-        copy_state(layer, run, h0, 0, view(layer, d, Field.H))
-        copy_state(layer, run, view(layer, d, Field.C0), 0, view(layer, d, Field.C))
+        copy_state(layer, run, h0, 0, view(layer, d, Field.H), 0, layer.sizes.batch)
+        copy_state(layer, run, view(layer, d, Field.C0), 0, view(layer, d, Field.C), 0, layer.sizes.batch)
 
 
 @jit
 def finish_forward(layer: Layer, run: Run) -> None:
     """The states a run ends with."""
     d, steps = run.direction, layer.sizes.steps
+    if layer.sizes.packed == 1 and layer.sizes.training == 1:
+        take_last_states(layer, run)
+        return
     h, t = previous(layer, d, steps, Field.H, Field.H0)
     c, _ = previous(layer, d, steps, Field.C, Field.C0)
-    copy_state(layer, run, h, t, view(layer, d, Field.HY))
-    copy_state(layer, run, c, t, view(layer, d, Field.CY))
+    copy_state(layer, run, h, t, view(layer, d, Field.HY), 0, layer.sizes.batch)
+    copy_state(layer, run, c, t, view(layer, d, Field.CY), 0, layer.sizes.batch)
 
 
 @jit
-def copy_state(layer: Layer, run: Run, source: View, t: int, target: View) -> None:
-    """A run's part of a state."""
+def take_last_states(layer: Layer, run: Run) -> None:
+    """The states that packed sequences end with: each at a time of its own, or all at time 0."""
+    d, batch, done = run.direction, layer.sizes.batch, 0
+    hy, cy = view(layer, d, Field.HY), view(layer, d, Field.CY)
+    for t in range((layer.sizes.steps if d == 0 else min(layer.sizes.steps, 1)) - 1, -1, -1):
+        rows = valid_at(layer, d, t)
+        if rows > done:
+            copy_state(layer, run, view(layer, d, Field.H), place_of(layer, t), hy, done, rows)
+            copy_state(layer, run, view(layer, d, Field.C), place_of(layer, t), cy, done, rows)
+            done = rows
+    copy_state(layer, run, view(layer, d, Field.H0), 0, hy, done, batch)
+    copy_state(layer, run, view(layer, d, Field.C0), 0, cy, done, batch)
+
+
+@jit
+def copy_state(layer: Layer, run: Run, source: View, place: int, target: View, r0: int, r1: int) -> None:
+    """A run's part of the rows [r0, r1) of a state."""
     sizes, element = layer.sizes, layer.element
     k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
-    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
-        row, to = at(source, t, n, k0, element), at(target, 0, n, k0, element)
+    for n in range(max(run.p0 * sizes.height, r0), min(run.p1 * sizes.height, r1)):
+        row, to = at(source, place, n, k0, element), at(target, 0, n, k0, element)
         copy_line(k1 - k0, row, source.k, to, target.k, element)

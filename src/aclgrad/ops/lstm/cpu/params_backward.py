@@ -12,7 +12,8 @@ from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .products_backward import Chunk, write_row
+from .products_backward import write_row
+from .runs import Chunk
 from .table import Field, Layer, View, view
 
 TURN = 16  # features that are turned back to rows at a time

@@ -8,6 +8,7 @@ from typing import ClassVar, cast
 
 from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.meta import Meta
+from aclgrad.core.rows import rounded_rows
 from aclgrad.core.spec import Call
 from aclgrad.cpu.gemm import Gemm
 
@@ -24,10 +25,15 @@ def even_height(gemm: Gemm, lanes: int) -> int:
     return min(range(gemm.rows, shortest - 1, -1), key=lambda height: -lanes % height)
 
 
+def rows_of(dims: LstmDims) -> int:
+    """Rows that there is room for: of packed sequences, whose number is another in every batch, it is rounded."""
+    return dims.rows if dims.total is None else rounded_rows(dims.rows)
+
+
 def arrays_between(call: Call, scratch: Scratch) -> list[Piece]:
     """Up to two arrays [T, N, D·H] that layers in turn write for the next one."""
     dims = cast(LstmDims, call.dims)
-    shape = (dims.T, dims.N, dims.D * dims.H)
+    shape = (rows_of(dims), dims.D * dims.H)
     return [scratch.tensor(shape, call.tensor("input").dtype) for _ in range(min(dims.L - 1, 2))]
 
 
@@ -77,7 +83,9 @@ class LayerPlaces(ABC):
         dims, gemm = self.dims, self.gemm
         features = dims.layer_input(self.layer)
         sources = self.source_count()
-        chunk = max(1, min(dims.T, self.chunk_rows // max(1, dims.N)))
+        rows = rows_of(dims)
+        most = min(rows, self.chunk_rows)
+        capacity = max(dims.N, most if self.packed else most // max(1, dims.N) * dims.N)
         height = even_height(gemm, dims.N)
         return Sizes(
             steps=dims.T,
@@ -86,16 +94,18 @@ class LayerPlaces(ABC):
             directions=dims.D,
             features=features,
             sources=sources,
-            chunk=chunk,
+            capacity=capacity,
             width=gemm.width,
             blocks=-(-dims.H // gemm.width),
             height=height,
             panels=-(-dims.N // height),
-            tall=even_height(gemm, chunk * dims.N),
+            busy=min(-(-rows // max(1, dims.T * height)), -(-dims.N // height)),
+            tall=even_height(gemm, capacity),
             source_height=even_height(gemm, features // sources),
             state_height=even_height(gemm, dims.H),
             unit_strides=1,
             training=int(self.call["train"]),
+            packed=int(self.packed),
         )
 
     def unit_strides(self, chains: list[Places]) -> int:
@@ -113,14 +123,15 @@ class LayerPlaces(ABC):
         meta: Meta | None = self.call["reset"]
         if meta is None:
             return {}
-        t, n = meta.strides
-        flags = self.reserve(self.dims.T * self.dims.N, 8, (self.dims.N * 8, 8, 0))
+        n = meta.strides[-1]
+        t = n if self.packed else meta.strides[0]
+        flags = self.reserve(rows_of(self.dims), 8, (8 if self.packed else self.dims.N * 8, 8, 0))
         return {Field.RESET: Place(self.operands["reset"], None, 0, (t, n, 0)), Field.ANEW: flags}
 
     def saved(self, name: str, index: int) -> Place:
-        """One of the lists [T, N, H]."""
-        t, n, k = self.call[name][index].strides
-        return Place(self.operands[name], index, 0, (t, n, k))
+        """One of the lists [T, N, H], or of packed rows [total, H]."""
+        *t, n, k = self.call[name][index].strides
+        return Place(self.operands[name], index, 0, (n if self.packed else t[0], n, k))
 
     def state(self, name: str, index: int, member: int | None = None) -> Place | None:
         """One chain's [N, H] of a [L·D, N, H]."""
@@ -147,7 +158,7 @@ class LayerPlaces(ABC):
             return None
         strides = meta.strides
         if len(strides) == 2:
-            t, n, k = self.dims.N * strides[0], *strides
+            t, n, k = (1 if self.packed else self.dims.N) * strides[0], *strides
         elif self.dims.batch_first and not self.dims.variable:
             n, t, k = strides
         else:
@@ -158,7 +169,7 @@ class LayerPlaces(ABC):
         """What a layer passes to the one after it, or the part of it that belongs to a direction."""
         line = self.dims.D * self.dims.H
         offset = self.between[layer % len(self.between)].offset + direction * self.dims.H * self.dtype.itemsize
-        return Place(self.operands["workspace"], None, offset, (self.dims.N * line, line, 1))
+        return Place(self.operands["workspace"], None, offset, ((1 if self.packed else self.dims.N) * line, line, 1))
 
     def reserve(self, count: int, itemsize: int, strides: tuple[int, int, int] = (0, 0, 0)) -> Place:
         """Scratch for `count` elements."""
@@ -167,6 +178,11 @@ class LayerPlaces(ABC):
     def panels(self, lanes: int, height: int, depth: int) -> int:
         """Elements of a packed operand."""
         return -(-lanes // height) * height * depth
+
+    @property
+    def packed(self) -> bool:
+        """Whether the rows of a time follow those of the time before, without padding."""
+        return self.dims.total is not None
 
     @property
     def line(self) -> int:

@@ -10,7 +10,7 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.spec import Call
 
 from .params_backward import TURN
-from .places import LayerPlaces, Places, arrays_between, join
+from .places import LayerPlaces, Places, arrays_between, join, rows_of
 from .recurrence_backward import READ_PER_STEP
 from .table import Field, Place, Table
 
@@ -67,12 +67,11 @@ class LayerPlan(LayerPlaces):
         dims, sizes, real = self.dims, self.sizes, self.gemm.operand.unit
         step = self.panels(dims.N, sizes.height, 4 * dims.H)
         places = {
-            Field.ROWS_BEFORE: self.reserve(dims.T + 1, 8),
             Field.PACKED_HH: self.reserve(self.panels(dims.H, sizes.width, 4 * dims.H), real),
             Field.STATE_DH: self.reserve(dims.N * self.line, real),
             Field.STATE_DC: self.reserve(dims.N * self.line, real),
             Field.PACKED_STEP: self.reserve(2 * step, real, (step * real, 0, 0)),
-            Field.DELTA: self.reserve(4 * self.line * sizes.chunk * dims.N, real),
+            Field.DELTA: self.reserve(4 * self.line * sizes.capacity, real),
         }
         if self.wants_dx:
             places[Field.PACKED_IH] = self.reserve(self.panels(sizes.features, sizes.width, 4 * dims.H), real)
@@ -85,7 +84,7 @@ class LayerPlan(LayerPlaces):
     def transposed_params(self) -> Place:
         """Weight gradients [features + H, 4·line], or of one chunk a panel of their columns for every thread."""
         sizes, rows, real = self.sizes, self.sizes.features + self.dims.H, self.gemm.operand.unit
-        if sizes.chunk < sizes.steps:
+        if rows_of(self.dims) > sizes.capacity:
             return self.reserve(rows * 4 * self.line, real, (4 * self.line, 0, 0))
         slots, slot = min(torch.get_num_threads(), 4 * sizes.blocks), rows * sizes.width
         return self.reserve(slots * slot, real, (sizes.width, slot, slots))
@@ -93,9 +92,8 @@ class LayerPlan(LayerPlaces):
     def shared_scratch(self) -> Places:
         """Scratch that the directions use in turn."""
         dims, sizes, real = self.dims, self.sizes, self.gemm.operand.unit
-        rows = sizes.chunk * dims.N
-        item = self.dtype.itemsize
-        places = {Field.ZEROS: self.reserve(dims.H, item)}
+        rows, item = sizes.capacity, self.dtype.itemsize
+        places = {Field.ROWS_UNTIL: self.reserve(dims.T + 1, 8), Field.ZEROS: self.reserve(dims.H, item)}
         if self.layer == dims.L - 1 and self.call["dy"] is None:
             places[Field.DY] = replace(places[Field.ZEROS], strides=(0, 0, 1))
         places[Field.GATHERED] = self.reserve(dims.D * sizes.panels * self.line * READ_PER_STEP, item)

@@ -40,14 +40,14 @@ class ForwardPlan(LayerPlaces):
         self.zeros = self.reserve(dims.H, item, (0, 0, 1))
         return {
             Field.ZEROS: self.zeros,
-            Field.ROWS_BEFORE: self.reserve(dims.T + 1, 8),
+            Field.ROWS_UNTIL: self.reserve(dims.T + 1, 8),
             Field.GATHERED: self.reserve(dims.D * sizes.panels * self.line * TOUCHED_PER_STEP, item),
         }
 
     def chain_scratch(self) -> Places:
         """Scratch of one direction."""
         dims, sizes, real, item = self.dims, self.sizes, self.gemm.operand.unit, self.dtype.itemsize
-        rows, columns = sizes.chunk * dims.N, GATES * self.line
+        rows, columns = sizes.capacity, GATES * self.line
         step = self.panels(dims.N, sizes.height, dims.H)
         places = {
             Field.PACKED_IH: self.reserve(columns * sizes.features, real),
@@ -102,6 +102,8 @@ class ForwardPlan(LayerPlaces):
     def is_even(self, source: Place) -> bool:
         """Whether the rows of a chunk lie at one distance from each other, and all of them count."""
         t, n, _ = source.strides
+        if self.packed:
+            return True
         if self.dims.variable and (self.layer > 0 or not self.call["train"]):
             return False
-        return self.sizes.chunk == 1 or self.dims.N == 1 or t == self.dims.N * n
+        return self.sizes.capacity <= self.dims.N or self.dims.N == 1 or t == self.dims.N * n

@@ -7,7 +7,7 @@ dx = gates @ w_ih they are packed once more, as A. Whatever is packed is made Na
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.gemm import share_grid
@@ -15,26 +15,8 @@ from aclgrad.cpu.lanes import apart, pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .runs import rows_before, starts_anew, time_of
+from .runs import Chunk, place_of, rows_before, starts_anew, time_of, valid_at
 from .table import Field, Layer, View, view
-
-
-class Chunk(NamedTuple):
-    """The steps [start, end) of a direction, and where their rows of gate gradients begin."""
-
-    direction: int
-    start: int
-    end: int
-    first_row: int
-    rows: int
-
-
-@jit
-def chunk_of(layer: Layer, direction: int, start: int) -> Chunk:
-    """The chunk that begins at a step."""
-    end = min(start + layer.sizes.chunk, layer.sizes.steps)
-    first_row = rows_before(layer, direction, start)
-    return Chunk(direction, start, end, first_row, rows_before(layer, direction, end) - first_row)
 
 
 @jit
@@ -69,14 +51,21 @@ def pack_transposed(
     """`count` features of a chunk of `values`, or with `previous` of the states its steps started from, as A."""
     d, element = chunk.direction, layer.element
     begin, last = share(panels_of(count, height), 1, layer.thread, layer.threads)
+    start = view(layer, d, Field.H0)
     for step in range(chunk.start, chunk.end):
         source, t = values, time_of(layer, d, step + 1 if previous else step)
         if previous and step + 1 == layer.sizes.steps:
-            source, t = view(layer, d, Field.H0), 0
+            source, t = start, 0
         row = rows_before(layer, d, step) - chunk.first_row
         end_row = rows_before(layer, d, step + 1) - chunk.first_row
-        origin = at(source, t, -row, 0, element)
-        pack(element, packed, origin, count, source.k, chunk.rows, source.n, height, begin, last, row, end_row)
+        going_on = end_row
+        if layer.sizes.packed == 1 and previous and step + 1 < layer.sizes.steps:
+            going_on = min(end_row, row + valid_at(layer, d, t))
+        origin = at(source, place_of(layer, t), -row, 0, element)
+        pack(element, packed, origin, count, source.k, chunk.rows, source.n, height, begin, last, row, going_on)
+        if going_on < end_row:
+            origin = at(start, 0, -row, 0, element)
+            pack(element, packed, origin, count, start.k, chunk.rows, start.n, height, begin, last, going_on, end_row)
     panel = chunk.rows * height
     undefine_infinite(packed + begin * panel * bytes_of(layer.real), (last - begin) * panel, layer.real)
     if not previous or view(layer, d, Field.ANEW).address == 0:
@@ -169,11 +158,11 @@ def write_dx(layer: Layer, chunk: Chunk, product: int, r0: int, r1: int, k0: int
     for step in range(chunk.start, chunk.end):
         row = rows_before(layer, d, step) - chunk.first_row
         end_row = rows_before(layer, d, step + 1) - chunk.first_row
-        other_chunk = (sizes.steps - 1 - step) // sizes.chunk
-        second = sizes.directions == 2 and other_chunk < chunk.start // sizes.chunk + d
+        second = sizes.directions == 2 and sizes.steps - 1 - step < (chunk.end if d == 1 else chunk.start)
+        place = place_of(layer, time_of(layer, d, step))
         for r in range(max(row, r0), min(end_row, r1)):
             line = product + (r * sizes.features + k0) * bytes_of(layer.real)
-            target = at(dx, time_of(layer, d, step), r - row, k0, layer.element)
+            target = at(dx, place, r - row, k0, layer.element)
             write_row(layer, k1 - k0, line, target, dx.k, second)
 
 

@@ -12,22 +12,22 @@ from aclgrad.cpu.lanes import pointer_at
 from aclgrad.cpu.threads import share
 
 from .access import at, multiply, pack, panels_of
-from .recurrence_forward import GATES, chunk_times, copy_line, gates_line, rows_until
-from .runs import valid_at
+from .recurrence_forward import GATES, chunk_times, copy_line, gates_line
+from .runs import place_of, rows_until, valid_at
 from .table import Field, Layer, View, view
 
 
 @jit
-def pack_input(layer: Layer, direction: int, start: int) -> None:
-    """The thread's share of a chunk's input as A."""
+def pack_input(layer: Layer, direction: int, start: int, end: int) -> None:
+    """The thread's share of the input of a chunk, the steps [start, end), as A."""
     sizes, element = layer.sizes, layer.element
-    first, last = chunk_times(layer, direction, start)
+    first, last = chunk_times(layer, direction, start, end)
     rows = rows_until(layer, last) - rows_until(layer, first)
     p0, p1 = share(panels_of(rows, sizes.tall), 1, layer.thread, layer.threads)
     packed = view(layer, direction, Field.PACKED_SOURCE0).address
     collected = view(layer, direction, Field.COLLECTED)
     if collected.address != 0:
-        collect(layer, direction, start, p0 * sizes.tall, min(p1 * sizes.tall, rows))
+        collect(layer, direction, first, last, p0 * sizes.tall, min(p1 * sizes.tall, rows))
         pack(
             element, packed, collected.address, rows, collected.n, sizes.features, 1, sizes.tall, p0, p1,
             0, sizes.features,
@@ -36,7 +36,7 @@ def pack_input(layer: Layer, direction: int, start: int) -> None:
     features = sizes.features // sizes.sources
     for index in range(sizes.sources):
         source = view(layer, direction, Field.SOURCE0 + index)
-        origin = at(source, first, 0, -index * features, element)
+        origin = at(source, place_of(layer, first), 0, -index * features, element)
         pack(
             element, packed, origin, rows, source.n, sizes.features, source.k, sizes.tall, p0, p1,
             index * features, (index + 1) * features,
@@ -44,15 +44,14 @@ def pack_input(layer: Layer, direction: int, start: int) -> None:
 
 
 @jit
-def collect(layer: Layer, direction: int, start: int, r0: int, r1: int) -> None:
-    """The rows [r0, r1) of a chunk, one after another, zero past a sequence's end.
+def collect(layer: Layer, direction: int, first: int, last: int, r0: int, r1: int) -> None:
+    """The rows [r0, r1) of the times [first, last), one after another, zero past a sequence's end.
 
     The input of the first layer counts as it is there, but then it lies evenly and is not collected.
     """
     sizes, element = layer.sizes, layer.element
     features = sizes.features // sizes.sources
     collected = view(layer, direction, Field.COLLECTED)
-    first, last = chunk_times(layer, direction, start)
     for t in range(first, last):
         row = rows_until(layer, t) - rows_until(layer, first)
         end_row = rows_until(layer, t + 1) - rows_until(layer, first)
@@ -70,10 +69,10 @@ def collect(layer: Layer, direction: int, start: int, r0: int, r1: int) -> None:
 
 
 @jit
-def multiply_input(layer: Layer, direction: int, start: int) -> None:
+def multiply_input(layer: Layer, direction: int, start: int, end: int) -> None:
     """The thread's share of a chunk's product."""
     sizes = layer.sizes
-    first, last = chunk_times(layer, direction, start)
+    first, last = chunk_times(layer, direction, start, end)
     rows = rows_until(layer, last) - rows_until(layer, first)
     a0, a1, b0, b1 = share_grid(panels_of(rows, sizes.tall), GATES * sizes.blocks, layer.thread, layer.threads)
     multiply(

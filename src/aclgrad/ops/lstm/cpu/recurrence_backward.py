@@ -14,25 +14,23 @@ from aclgrad.cpu.lanes import apart, pointer_at
 from aclgrad.ops._shared.lstm_gates_cpu import gate_gradients
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .runs import Run, packed_step, rows_before, starts_anew, time_of
+from .runs import Chunk, Run, packed_step, place_of, rows_before, starts_anew, time_of, valid_at
 from .table import Field, Layer, view
 
 READ_PER_STEP = 7  # tensors a step reads: dy, i, f, j, o, tanhc, c
 
 
 @jit
-def advance(layer: Layer, run: Run, step: int) -> None:
-    """Gate gradients of a step for a run, packed for the step after."""
+def advance(layer: Layer, run: Run, chunk: Chunk, step: int) -> None:
+    """Gate gradients of a step of a chunk for a run, packed for the step after."""
     sizes, real = layer.sizes, layer.real
     recur(layer, run, step)
     drop_states(layer, run, step)
     first_row = rows_before(layer, run.direction, step)
     rows = rows_before(layer, run.direction, step + 1) - first_row
-    start = step - step % sizes.chunk
-    chunk_row = rows_before(layer, run.direction, start)
-    chunk_rows = rows_before(layer, run.direction, min(start + sizes.chunk, sizes.steps)) - chunk_row
-    panel = chunk_rows * sizes.width * bytes_of(real)
-    delta = view(layer, run.direction, Field.DELTA).address + (first_row - chunk_row) * sizes.width * bytes_of(real)
+    panel = chunk.rows * sizes.width * bytes_of(real)
+    shift = (first_row - chunk.first_row) * sizes.width * bytes_of(real)
+    delta = view(layer, run.direction, Field.DELTA).address + shift
     take_gates(layer, run, step, rows, delta, panel)
     packed, p1 = packed_step(layer, run.direction, step), min(run.p1, panels_of(rows, sizes.height))
     for gate in range(4):
@@ -66,7 +64,7 @@ def drop_states(layer: Layer, run: Run, step: int) -> None:
         return
     t, line = time_of(layer, d, step - 1), sizes.blocks * sizes.width
     k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
-    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
+    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, valid_at(layer, d, t))):
         if starts_anew(layer, d, t, n):
             first = (n * line + k0) * bytes_of(layer.real)
             dh = pointer_at(view(layer, d, Field.STATE_DH).address + first, layer.real)
@@ -83,20 +81,26 @@ def take_gates(layer: Layer, run: Run, step: int, rows: int, delta: int, panel: 
     d, t = run.direction, time_of(layer, run.direction, step)
     dy, i, f, j = view(layer, d, Field.DY), view(layer, d, Field.I), view(layer, d, Field.F), view(layer, d, Field.J)
     o, tanhc, c_prev = view(layer, d, Field.O), view(layer, d, Field.TANHC), view(layer, d, Field.C)
-    before = time_of(layer, d, step + 1)
+    initial, there, place, before = view(layer, d, Field.C0), rows, place_of(layer, t), 0
     if step + 1 == sizes.steps:
-        c_prev, before = view(layer, d, Field.C0), 0
+        c_prev = initial
+    else:
+        before = place_of(layer, time_of(layer, d, step + 1))
+        if sizes.packed == 1:  # where a sequence begins, nothing is there
+            there = valid_at(layer, d, time_of(layer, d, step + 1))
     line = sizes.blocks * sizes.width
     dh, dc = view(layer, d, Field.STATE_DH).address, view(layer, d, Field.STATE_DC).address
     slot = (d * sizes.panels + run.p0) * sizes.blocks + run.b0
     gathered = view(layer, d, Field.GATHERED).address + slot * READ_PER_STEP * sizes.width * bytes_of(element)
     for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, rows)):
         c_start, c_step = at(c_prev, before, n, 0, element), c_prev.k
+        if n >= there:
+            c_start, c_step = at(initial, 0, n, 0, element), initial.k
         if starts_anew(layer, d, t, n):
             c_start, c_step = view(layer, d, Field.ZEROS).address, 1
         read = (
-            at(dy, t, n, 0, element), at(i, t, n, 0, element), at(f, t, n, 0, element), at(j, t, n, 0, element),
-            at(o, t, n, 0, element), at(tanhc, t, n, 0, element), c_start,
+            at(dy, place, n, 0, element), at(i, place, n, 0, element), at(f, place, n, 0, element),
+            at(j, place, n, 0, element), at(o, place, n, 0, element), at(tanhc, place, n, 0, element), c_start,
         )  # fmt: skip
         for block in range(run.b0, run.b1):
             k = block * sizes.width

@@ -16,7 +16,7 @@ from aclgrad.cpu.vecmath import tanh
 from aclgrad.ops._shared.lstm_gates_cpu import next_state
 
 from .access import at, bytes_of, multiply, pack, panels_of
-from .runs import Run, packed_step, starts_anew, time_of, valid_at
+from .runs import Run, packed_step, place_of, rows_until, starts_anew, time_of, valid_at
 from .table import Field, Layer, View, view
 
 GATES = 4
@@ -31,17 +31,9 @@ def forward_time(layer: Layer, direction: int, step: int) -> int:
 
 
 @jit
-def rows_until(layer: Layer, time: int) -> int:
-    """Rows that are computed before a time."""
-    rows: int = pointer_at(view(layer, 0, Field.ROWS_BEFORE).address, layer.words)[time]
-    return rows
-
-
-@jit
-def chunk_times(layer: Layer, direction: int, start: int) -> tuple[int, int]:
-    """The times [first, last) of the chunk that begins at a step."""
-    steps, chunk = layer.sizes.steps, layer.sizes.chunk
-    end = min(start + chunk, steps)
+def chunk_times(layer: Layer, direction: int, start: int, end: int) -> tuple[int, int]:
+    """The times [first, last) of the steps [start, end)."""
+    steps = layer.sizes.steps
     return (start, end) if direction == 0 else (steps - end, steps - start)
 
 
@@ -53,18 +45,27 @@ def gates_line(layer: Layer) -> int:
 
 @jit
 def previous(layer: Layer, direction: int, step: int, name: int, initial: int) -> tuple[View, int]:
-    """The state a step starts from, as a view and a time."""
+    """The state a step starts from, as a view and an index along t; not that of packed sequences that begin there."""
     if step == 0:
         return view(layer, direction, initial), 0
-    return view(layer, direction, name), forward_time(layer, direction, step - 1)
+    return view(layer, direction, name), place_of(layer, forward_time(layer, direction, step - 1))
 
 
 @jit
-def step_forward(layer: Layer, run: Run, step: int) -> None:
-    """One step of a run: gates, states, and h packed for the step after."""
+def rows_there(layer: Layer, direction: int, step: int) -> int:
+    """Rows of h and c that a step has left: of packed sequences only where it has data, if all times are kept."""
+    if layer.sizes.packed == 0 or layer.sizes.training == 0 or step < 0:
+        return layer.sizes.batch
+    rows: int = valid_at(layer, direction, forward_time(layer, direction, step))
+    return rows
+
+
+@jit
+def step_forward(layer: Layer, run: Run, step: int, start: int, end: int) -> None:
+    """One step of a run, of the chunk [start, end): gates, states, and h packed for the step after."""
     sizes, real, d = layer.sizes, layer.real, run.direction
     t, line = forward_time(layer, d, step), gates_line(layer)
-    first, _ = chunk_times(layer, d, step - step % sizes.chunk)
+    first, _ = chunk_times(layer, d, start, end)
     before = rows_until(layer, t)
     rows = rows_until(layer, t + 1) - before
     gates = view(layer, d, Field.GATES).address + (before - rows_until(layer, first)) * line * bytes_of(real)
@@ -75,31 +76,44 @@ def step_forward(layer: Layer, run: Run, step: int) -> None:
             run.p0, min(run.p1, panels_of(rows, sizes.height)), panel, panel + 1, 1,
         )  # fmt: skip
     take_step(layer, run, step, t, rows, gates)
-    if view(layer, d, Field.BATCH_SIZES).address != 0:
+    if view(layer, d, Field.BATCH_SIZES).address != 0 and sizes.packed == 0:
         carry_states(layer, run, step, t)
-    pack_state(layer, run, view(layer, d, Field.H), t, step)
+    pack_state(layer, run, view(layer, d, Field.H), place_of(layer, t), step)
 
 
 @jit
-def pack_state(layer: Layer, run: Run, h: View, t: int, step: int) -> None:
-    """A run's part of h, for the step after; zeros in rows that start that anew."""
+def pack_state(layer: Layer, run: Run, h: View, place: int, step: int) -> None:
+    """A run's part of h, for the step after; initial states where sequences begin there, zeros in rows that are reset.
+
+    Nothing is read of a step that nobody takes.
+    """
     sizes, d = layer.sizes, run.direction
-    k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
-    packed = packed_step(layer, d, step)
-    pack(
-        layer.element, packed, at(h, t, 0, 0, layer.element),
-        sizes.batch, h.n, sizes.hidden, h.k, sizes.height, run.p0, run.p1, k0, k1,
-    )  # fmt: skip
-    if view(layer, d, Field.ANEW).address == 0 or step + 1 == sizes.steps:
+    if step + 1 >= sizes.steps:
         return
     after = forward_time(layer, d, step + 1)
-    for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, sizes.batch)):
+    k0, k1 = run.b0 * sizes.width, min(run.b1 * sizes.width, sizes.hidden)
+    packed, wanted = packed_step(layer, d, step), sizes.batch
+    if sizes.packed == 1:
+        wanted = valid_at(layer, d, after)
+    left = rows_there(layer, d, step)
+    there = min(wanted, left)
+    pack(
+        layer.element, packed, at(h, place, 0, 0, layer.element),
+        left, h.n, sizes.hidden, h.k, sizes.height, run.p0, min(run.p1, panels_of(there, sizes.height)), k0, k1,
+    )  # fmt: skip
+    h0, resets = view(layer, d, Field.H0), view(layer, d, Field.ANEW).address != 0
+    last = min(run.p1 * sizes.height, valid_at(layer, d, after))
+    for n in range(run.p0 * sizes.height if resets else max(run.p0 * sizes.height, there), last):
+        panel, lane = n // sizes.height, n % sizes.height
+        first = (panel * sizes.hidden + k0) * sizes.height + lane
+        row = pointer_at(packed + first * bytes_of(layer.real), layer.real)
         if starts_anew(layer, d, after, n):
-            panel, lane = n // sizes.height, n % sizes.height
-            first = (panel * sizes.hidden + k0) * sizes.height + lane
-            row = pointer_at(packed + first * bytes_of(layer.real), layer.real)
             for k in range(k1 - k0):
                 row[k * sizes.height] = 0.0
+        elif n >= there:
+            initial = pointer_at(at(h0, 0, n, k0, layer.element), layer.element)
+            for k in range(k1 - k0):
+                row[k * sizes.height] = initial[k * h0.k]
 
 
 @jit
@@ -107,6 +121,7 @@ def take_step(layer: Layer, run: Run, step: int, t: int, rows: int, gates: int) 
     """Gates and states of a run, into wherever the caller wants them."""
     sizes, element, d = layer.sizes, layer.element, run.direction
     c_prev, before = previous(layer, d, step, Field.C, Field.C0)
+    initial, there, here = view(layer, d, Field.C0), rows_there(layer, d, step - 1), place_of(layer, t)
     lines = (
         view(layer, d, Field.I), view(layer, d, Field.J), view(layer, d, Field.F), view(layer, d, Field.O),
         view(layer, d, Field.TANHC), view(layer, d, Field.C), view(layer, d, Field.H), view(layer, d, Field.Y),
@@ -118,14 +133,16 @@ def take_step(layer: Layer, run: Run, step: int, t: int, rows: int, gates: int) 
     bias = view(layer, d, Field.BIAS).address
     for n in range(run.p0 * sizes.height, min(run.p1 * sizes.height, rows)):
         row = gates + n * sizes.blocks * block_bytes
-        c_start, c_time, c_row = c_prev, before, n
+        c_start, c_place, c_row = c_prev, before, n
+        if n >= there:
+            c_start, c_place = initial, 0
         if starts_anew(layer, d, t, n):
-            c_start, c_time, c_row = view(layer, d, Field.ZEROS), 0, 0
+            c_start, c_place, c_row = view(layer, d, Field.ZEROS), 0, 0
         for block in range(run.b0, run.b1):
             k = block * sizes.width
             count = min(sizes.width, sizes.hidden - k)
-            to = places(lines, t, n, k, near, pace, layer)
-            state = at(c_start, c_time, c_row, k, element)
+            to = places(lines, here, n, k, near, pace, layer)
+            state = at(c_start, c_place, c_row, k, element)
             if sizes.unit_strides == 0:
                 copy_line(count, state, c_start.k, near + len(lines) * pace, 1, element)
                 state = near + len(lines) * pace
@@ -133,7 +150,7 @@ def take_step(layer: Layer, run: Run, step: int, t: int, rows: int, gates: int) 
             if sizes.unit_strides == 0:
                 for index in range(len(lines)):
                     if lines[index].address != 0:
-                        where = at(lines[index], t, n, k, element)
+                        where = at(lines[index], here, n, k, element)
                         copy_line(count, to[index], 1, where, lines[index].k, element)
 
 

@@ -20,6 +20,16 @@ NEAR_BYTES = 1 << 20  # a level-2 cache
 MANY_PANELS = 4
 
 
+class Chunk(NamedTuple):
+    """The steps [start, end) of a direction of the gradient, and where their rows of gate gradients begin."""
+
+    direction: int
+    start: int
+    end: int
+    first_row: int
+    rows: int
+
+
 class Run(NamedTuple):
     """Neighbouring blocks [b0, b1) of hidden units of one direction, and panels [p0, p1) of rows."""
 
@@ -54,6 +64,30 @@ def valid_at(layer: Layer, direction: int, t: int) -> int:
 
 
 @jit
+def count_rows(layer: Layer, padding: bool) -> None:
+    """Count the rows that are computed before each time, those without data only with `padding`."""
+    if layer.thread == 0:
+        rows = pointer_at(view(layer, 0, Field.ROWS_UNTIL).address, layer.words)
+        rows[0] = 0
+        for t in range(layer.sizes.steps):
+            rows[t + 1] = rows[t] + (layer.sizes.batch if padding else valid_at(layer, 0, t))
+
+
+@jit
+def rows_until(layer: Layer, t: int) -> int:
+    """Rows that are computed before a time."""
+    rows: int = pointer_at(view(layer, 0, Field.ROWS_UNTIL).address, layer.words)[t]
+    return rows
+
+
+@jit
+def place_of(layer: Layer, t: int) -> int:
+    """The index along t of a time: of packed sequences its first row's, else the time itself."""
+    place: int = rows_until(layer, t) if layer.sizes.packed == 1 else t
+    return place
+
+
+@jit
 def mark_anew(layer: Layer, direction: int) -> None:
     """The thread's share of which rows start a time from zeros: those reset before it, as the direction goes.
 
@@ -61,29 +95,63 @@ def mark_anew(layer: Layer, direction: int) -> None:
     """
     sizes, reset, anew = layer.sizes, view(layer, direction, Field.RESET), view(layer, direction, Field.ANEW)
     begin, last = share(sizes.steps if anew.address != 0 else 0, 1, layer.thread, layer.threads)
+    place, later_place = begin, begin + direction
+    if sizes.packed == 1:  # places are still being counted
+        place = 0
+        for t in range(begin):
+            place += valid_at(layer, direction, t)
     for t in range(begin, last):
-        later = t + direction
-        rows = min(valid_at(layer, direction, t), valid_at(layer, direction, later)) if later < sizes.steps else 0
-        flags = pointer_at(anew.address + t * anew.t, layer.words)
-        for n in range(sizes.batch):
-            flags[n] = flag_at(reset.address + later * reset.t + n * reset.n) if n < rows else 0
+        later, here = t + direction, valid_at(layer, direction, t)
+        rows = min(here, valid_at(layer, direction, later)) if later < sizes.steps else 0
+        if sizes.packed == 1:
+            later_place = place + here * direction
+        flags = pointer_at(anew.address + place * anew.t, layer.words)
+        for n in range(here if sizes.packed == 1 else sizes.batch):
+            flags[n] = flag_at(reset.address + later_place * reset.t + n * reset.n) if n < rows else 0
+        place += here if sizes.packed == 1 else 1
+        later_place += 1
 
 
 @jit
 def starts_anew(layer: Layer, direction: int, t: int, n: int) -> bool:
-    """Whether a row starts a time from zeros."""
+    """Whether a row that has data at a time starts it from zeros."""
     anew = view(layer, direction, Field.ANEW)
     if anew.address == 0:
         return False
-    marked: bool = pointer_at(anew.address + t * anew.t, layer.words)[n] != 0
+    marked: bool = pointer_at(anew.address + place_of(layer, t) * anew.t, layer.words)[n] != 0
     return marked
 
 
 @jit
 def rows_before(layer: Layer, direction: int, step: int) -> int:
     """Rows of gate gradients before a step."""
-    rows: int = pointer_at(view(layer, direction, Field.ROWS_BEFORE).address, layer.words)[step]
+    steps = layer.sizes.steps
+    first, last = (steps - step, steps) if direction == 0 else (0, step)
+    rows: int = rows_until(layer, last) - rows_until(layer, first)
     return rows
+
+
+@jit
+def chunk_end(layer: Layer, start: int, forward: bool) -> int:
+    """The step behind the last one of the chunk that begins at a step: as many as no direction has too many rows for.
+
+    A direction of the forward pass has the rows that the other one has going back.
+    """
+    end = min(start + 1, layer.sizes.steps)
+    while end < layer.sizes.steps:
+        for direction in range(layer.sizes.directions):
+            way = 1 - direction if forward else direction
+            if rows_before(layer, way, end + 1) - rows_before(layer, way, start) > layer.sizes.capacity:
+                return end
+        end += 1
+    return end
+
+
+@jit
+def chunk_of(layer: Layer, direction: int, start: int, end: int) -> Chunk:
+    """A direction's part of the chunk of the steps [start, end)."""
+    first_row = rows_before(layer, direction, start)
+    return Chunk(direction, start, end, first_row, rows_before(layer, direction, end) - first_row)
 
 
 @jit
@@ -95,12 +163,12 @@ def parts(layer: Layer) -> int:
     """
     sizes = layer.sizes
     alone = layer.threads // 2 if sizes.directions == 2 and layer.threads % 2 == 0 else layer.threads
-    most = panels_of(sizes.panels, alone)
+    most = panels_of(sizes.busy, alone)
     near = 4 * sizes.hidden * sizes.hidden * bytes_of(layer.real) <= NEAR_BYTES
-    if alone <= sizes.panels and 8 * most * alone <= 9 * sizes.panels and (near or most >= MANY_PANELS):
+    if alone <= sizes.busy and 8 * most * alone <= 9 * sizes.busy and (near or most >= MANY_PANELS):
         return alone
     items, cut = sizes.directions * sizes.blocks, 1
-    while cut < sizes.panels and cut * items % layer.threads != 0 and cut * items < 8 * layer.threads:
+    while cut < sizes.busy and cut * items % layer.threads != 0 and cut * items < 8 * layer.threads:
         cut += 1
     return cut
 

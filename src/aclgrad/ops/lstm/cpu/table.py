@@ -24,20 +24,22 @@ class Sizes(NamedTuple):
     directions: int
     features: int  # of the layer's input
     sources: int  # tensors that the layer's input consists of, side by side
-    chunk: int  # steps between two rounds of large products
+    capacity: int  # rows that the steps between two rounds of large products may have, but for a single step
     width: int  # hidden units in a block
     blocks: int
     height: int  # rows in a panel of a step's gate gradients
     panels: int
+    busy: int  # panels that the rows of an average step fill
     tall: int  # rows in a panel of a chunk's gate gradients
     source_height: int  # features in a panel of one source
     state_height: int  # hidden units in a panel of previous states
     unit_strides: int  # 1 if the features of everything a step touches are contiguous
     training: int  # 1 if the forward pass saves activations
+    packed: int  # 1 if rows of all sequences that have a time follow those of the time before, without padding
 
 
 class View(NamedTuple):
-    """Where a tensor lies."""
+    """Where a tensor lies. Of packed sequences a row has an index along t, that of its time's first one, and n."""
 
     address: int
     t: int
@@ -56,7 +58,7 @@ class Field(IntEnum):
     # outputs
     Y, HY, CY, DX, DH_PREV, DC_PREV, DW_IH, DW_HH, DB_IH, DB_HH = range(19, 29)
     # scratch of the direction
-    ROWS_BEFORE = 29  # int64 [T + 1]: rows that are computed before each step of the backward pass, or each time index
+    ROWS_UNTIL = 29  # int64 [T + 1], of both directions: rows that are computed before each time
     PACKED_IH = 30  # weights as B
     PACKED_HH = 31
     STATE_DH = 32  # [N, blocks·width]
@@ -80,7 +82,7 @@ class Field(IntEnum):
     TURNED = 47  # tiles of weight gradients, turned back
     ZEROS = 48  # [H], in place of an absent dy or of a state that is zero
     RESET = 49  # an input: bools [T, N], between which times a state is dropped
-    ANEW = 50  # scratch of the direction, int64 [T, N]: whether a row starts a time from zeros
+    ANEW = 50  # scratch of the direction, int64 [T, N], its t in bytes: whether a row starts a time from zeros
 
 
 SIZE_WORDS, VIEW_WORDS = len(Sizes._fields), len(View._fields)
@@ -108,7 +110,7 @@ def sizes_of(words: Any) -> Sizes:
     """The sizes at the head of the table."""
     return Sizes(
         words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7],
-        words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15],
+        words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15], words[16], words[17],
     )  # fmt: skip
 
 
