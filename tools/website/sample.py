@@ -15,7 +15,7 @@ from aclgrad.core.spec import Param
 from aclgrad.frontends.acl.enums import ACL_DATA_TYPES
 from aclgrad.testing.cases import SMOKE, is_documented, suite
 
-MANY = 12  # tensors
+MANY = 12  # tensors of a call, counts of a tensor
 
 
 class Sample(NamedTuple):
@@ -77,6 +77,8 @@ def drawn(tensor: torch.Tensor) -> str:
             low, high = 0, 255
         elif low == high:
             return f"torch.full(({shape}{comma}), {int(low)}{kind})"
+        elif tensor.dim() == 1 and len(tensor) <= MANY and tensor.tolist() == sorted(tensor.tolist(), reverse=True):
+            return f"torch.tensor({tensor.tolist()}{kind})"  # counts of a batch's sequences, which cannot be any
         return f"torch.randint({max(int(low), 0)}, {int(high) + 1}, ({shape}{comma}){kind})"
     if low < 0:
         return f"torch.randn({shape}{kind})"
