@@ -188,6 +188,12 @@ def make_pack(isa: VectorISA, operand: Operand) -> Any:
         begin, end = k_begin // depth, (k_end + depth - 1) // depth
         paired_end = k_end // depth
         lane_step, k_step = lane_stride * itemsize, k_stride * itemsize
+        if depth == 1 and width == 1 and k_stride == 1:  # a panel is a row as it lies
+            for panel in range(panel_begin, min(panel_end, count)):  # the last ones may have no row
+                packed, source = dst + panel * units * unit_bytes, src + panel * lane_step
+                for unit in range(begin, end, lanes):
+                    copy_lanes(packed + unit * unit_bytes, source + unit * itemsize, 0, 0, end - unit)
+            return
         squares_end = begin + (paired_end - begin) // lanes * lanes if k_stride == 1 else begin
         for panel in range(panel_begin, panel_end):
             first = panel * width
