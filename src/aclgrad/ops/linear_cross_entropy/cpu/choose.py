@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 
-from aclgrad.core.memory import KEPT_WORKSPACE
 from aclgrad.core.meta import contiguous_strides
 from aclgrad.core.spec import F16, F32, Call
 from aclgrad.cpu.gemm import Gemm
@@ -59,8 +58,8 @@ def kept_as(dtype: torch.dtype) -> torch.dtype:
     return F16 if dtype.itemsize == F16.itemsize else dtype
 
 
-KEPT_LOGITS = KEPT_WORKSPACE // 2
-"""Bytes of the workspace that logits may be kept in; a thread keeps as much for its next call anyway."""
+KEPT_LOGITS = 16 << 20
+"""Bytes of the workspace that logits may be kept in; a thread keeps more than that for its next call anyway."""
 
 
 def training_parts(gemm: Gemm) -> int:
