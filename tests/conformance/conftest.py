@@ -20,14 +20,16 @@ def pytest_collection_modifyitems(config, items):
 
     The interpreter does not run what is large either. A dtype beyond a case's first is a kernel of its own, to be
     compiled or interpreted, and slow; but each operator's first smoke case is called in every dtype. Interpreted in all
-    layouts are these first cases; the others are slow.
+    layouts are these first cases; the others are slow. So are edge cases of an LSTM's variants, whose GPU kernels are
+    the plain ones'.
     """
     left_out = {item for item in items if _is_for_triton(item) and _cannot_run(_params(item))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if _is_another_dtype(_params(item)) or _is_another_case_of_layouts(_params(item)):
+        params = _params(item)
+        if _is_another_dtype(params) or _is_another_case_of_layouts(params) or _is_edge_of_a_variant(params):
             item.add_marker(pytest.mark.slow)
 
 
@@ -53,6 +55,14 @@ def _is_another_dtype(params) -> bool:
 
 def _is_another_case_of_layouts(params) -> bool:
     return not GPU and params.get("kernels") == "triton" and params["case"] is not _first_case(params["operator"])
+
+
+def _is_edge_of_a_variant(params) -> bool:
+    if GPU or params.get("backend") != "triton" or not isinstance(params.get("case"), Case):
+        return False
+    case, spec = params["case"], params["operator"].spec
+    sizes = SMOKE in case.tags or case.name == "past_every_block"
+    return spec.package.endswith(".lstm") and not spec.aclnn and not sizes
 
 
 def _first_case(operator) -> Case:
