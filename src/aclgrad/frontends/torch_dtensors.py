@@ -123,7 +123,9 @@ class _Rule:
         if not isinstance(value, torch.Tensor):
             return value
         there, wanted = cast(Any, value), self._placements(name, cuts)
-        return (there if there.placements == wanted else there.redistribute(placements=wanted)).to_local()
+        if there.placements != wanted:
+            there = there.detach().redistribute(placements=wanted)  # autograd has been here; up to 2.10 torch asks it
+        return there.to_local()
 
     def _whole(self, result: Any, meta: Any, mesh: Any, placements: Any) -> Any:
         """What this rank has found as a part of the whole; what is not produced is an empty tensor, or no member."""

@@ -62,10 +62,12 @@ def write_bias(
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < width
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, groups, ROWS):
+    start = 0
+    while start < groups:
         rows = start + tl.arange(0, ROWS)
         at = rows[:, None].to(tl.int64) * row_stride + reverse * width + columns[None, :]
         total += tl.load(sums_ptr + at, mask=(rows < groups)[:, None] & inside[None, :], other=0.0)
+        start += ROWS
     value = tl.sum(total, axis=0).to(db_ih0_ptr.dtype.element_ty)
     if reverse == 0:
         tl.store(db_ih0_ptr + columns * db_strides[0], value, mask=inside)
