@@ -29,7 +29,7 @@ docs: $(DOCS)  ## the documentation site, every warning an error; open site/inde
 docs-serve: $(DOCS)  ## the same on http://127.0.0.1:8000 while you write; the search works there only
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
-test: $(READY)  ## every proof once; four minutes on two idle cores, CPU kernels compiled
+test: $(READY)  ## every proof once; five minutes on two idle cores, CPU kernels compiled
 	$(BIN)/$(PYTEST) -m 'not slow'
 
 test-all: $(READY)  ## with what is marked slow: before a release
