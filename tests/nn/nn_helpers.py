@@ -2,11 +2,14 @@
 
 import copy
 
+import pytest
 import torch
 from benchmarks.device import Cpu
 from torch.nn.utils.rnn import PackedSequence
 
 import aclgrad.nn
+from aclgrad.core.errors import AclgradError
+from aclgrad.ops._shared import small
 from aclgrad.testing import assert_within_baseline
 from aclgrad.testing.cases import Data
 from aclgrad.testing.tolerance import naive_dtype
@@ -81,3 +84,14 @@ def peak_memory(step):
     """Bytes that torch's allocator has handed out at the worst moment of a call."""
     step()  # what is kept for good is there before
     return Cpu().peak(step)
+
+
+def assert_refused_in_the_same_words(call, found, monkeypatch):
+    """Whether torch serves small calls or not, the error is one of ours, says what was `found`, and is the same."""
+    messages = []
+    for served in (True, False):
+        monkeypatch.setattr(small, "enabled", served)
+        with pytest.raises(AclgradError, match=found) as refused:
+            call()
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]

@@ -136,7 +136,7 @@ def precise_now(dtype: torch.dtype) -> bool:
 
 
 UNKNOWN = ("T",)
-"""Numbers of which compilers learn nothing: the machine code of all recurrences is the same for any length."""
+"""Numbers of which compilers learn nothing: the machine code of all recurrences is the same for any length but 1."""
 
 AnyKernel = TypeVar("AnyKernel")
 
