@@ -39,6 +39,16 @@ def test_every_option_and_pair_of_options(row, dtype, device):
     assert_right(problem, problem.results(ours))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("reduction", LEVELS["reduction"])
+def test_small_probabilities_of_own_targets(reduction, device):
+    """Where an own target's loss counts nothing, its slope is as small as those of thousands of other classes."""
+    plain = {name: levels[0] for name, levels in LEVELS.items()}
+    for options in ({"label_smoothing": 1.0}, {"label_smoothing": 1.0, "classes": True, "z_loss": 1e-2}):
+        problem = Problem({**plain, "reduction": reduction, **options}, torch.float32, device, sizes=(9, 5, 20011))
+        assert_right(problem, problem.results(ours))
+
+
 @pytest.mark.parametrize("row", pairwise(LEVELS, seed=1), ids=shown)
 def test_gradients_are_checked_by_differences(row):
     problem = Problem(row, torch.float64, "cpu", seed=3)

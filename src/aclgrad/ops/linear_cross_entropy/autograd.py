@@ -20,7 +20,7 @@ from ...core.plan import Operator, Plan
 from ...core.spec import Tensor as TensorParam
 from ...core.textbook import textbook
 from .scale import scale_
-from .spec_training import OF_TOKENS, OPTIONS, STATISTICS, counts, losses, together
+from .spec_training import OF_TOKENS, OPTIONS, STATISTICS, counts, losses, needs_predicted, together
 
 MATRICES = ("input", "weight", "bias")
 RECORDED = (*STATISTICS, "predicted_logits", "entropy")
@@ -217,9 +217,8 @@ def _gradients(
     """Gradients of the matrices and the bias, for those of every token's loss and of what was asked for beside it."""
     read = [given[name] for name in (*MATRICES[:2], "target", "ignore_index", *STATISTICS)]
     options = [given[name] for name in OPTIONS]
-    asked = given["wants_statistics"]
-    predicted = given["predicted_logits"] if asked or given["softcap"] else None
-    beside = (predicted, given["entropy"] if asked else None)
+    predicted = given["predicted_logits"] if needs_predicted(given) else None
+    beside = (predicted, given["entropy"] if given["wants_statistics"] else None)
     found = torch.ops.aclgrad.token_gradients(grad, *read, *wants[:2], *options, *beside, *of_tokens, wants[2])
     return [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
 

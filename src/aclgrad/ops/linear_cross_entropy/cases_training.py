@@ -12,7 +12,7 @@ from ...core.errors import InvalidArgument, NullArgument
 from ...core.spec import BF16, F16, F32, F64
 from ...testing.cases import EDGE, SMOKE, Case, Data, Invalid, Suite, bytes_moved
 from .reference import token_losses
-from .spec_training import IGNORE_INDEX, OPTIONS, STATISTICS
+from .spec_training import IGNORE_INDEX, OPTIONS, PULLS, STATISTICS
 
 DTYPES = (BF16, F16, F32, F64)
 MATRICES = ("input", "weight")
@@ -114,9 +114,12 @@ def _together(
 
 
 def _backward(
-    *sizes: int, wants: tuple[bool, bool, bool] = (True, True, True), **rest: Any
+    *sizes: int, wants: tuple[bool, bool, bool] = (True, True, True), asks: bool = True, **rest: Any
 ) -> Callable[[Data], Sequence[Any]]:
-    """`token_gradients` of what the forward pass took, with the statistics that belong to it."""
+    """`token_gradients` of what the forward pass took, with the statistics that belong to it.
+
+    With options, gradients of everything that a user may ask for arrive, too, unless nobody `asks`.
+    """
     head, options = _head(*sizes, **rest), rest.get("options", PLAIN)
 
     def make(data: Data) -> Sequence[Any]:
@@ -125,7 +128,7 @@ def _backward(
         arguments = (x.to(wide), w.to(wide), target, ignored, *drawn, extra)
         _, *found = token_losses(*arguments)
         grad, *others = (data.normal(len(target), dtype=wide) for _ in range(4))
-        beside = (found[3], found[5], *others) if extra else (None,) * 5
+        beside = (found[3], *((found[5], *others) if asks else (None,) * 4)) if extra else (None,) * 5
         bias = wants[2] and options.bias
         return grad, x, w, target, ignored, *found[:3], *wants[:2], *drawn, *beside, bias
 
@@ -154,7 +157,11 @@ GRADIENT = (
         Case(f"{name}_grad_alone", _backward(*SIZES, wants=wants, options=options), DTYPES, frozenset({EDGE}))
         for (name, wants), options in zip(_SOME.items(), (PLAIN, PLAIN, EVERY), strict=True)
     ),
-)
+    Case(
+        "all_smoothing", _backward(9, 5, 2003, ignored=0.0, asks=False, options=Options(label_smoothing=1.0)), DTYPES,
+        frozenset({EDGE}),
+    ),
+)  # fmt: skip
 
 _INVALID = (
     *(Invalid(f"{name}_null", {name: None}, NullArgument, name) for name in (*MATRICES, "target")),
@@ -197,7 +204,8 @@ _OF_TOKENS = (
         Invalid(f"{name}_length", {name: lambda _: torch.ones(18)}, InvalidArgument, name)
         for name in ("predicted_logits", "entropy", "logprob_grad", "entropy_grad", "lse_grad")
     ),
-    Invalid("softcap_without_predicted", {"softcap": 1.0}, NullArgument, "predicted_logits"),
+    *(Invalid(f"{name}_without_predicted", {name: 1.0}, NullArgument, "predicted_logits") for name in PULLS),
+    Invalid("lse_grad_without_predicted", {"lse_grad": lambda _: torch.ones(19)}, NullArgument, "predicted_logits"),
     Invalid(
         "entropy_grad_without_entropy",
         {"entropy_grad": lambda _: torch.ones(19), "predicted_logits": lambda _: torch.ones(19)},

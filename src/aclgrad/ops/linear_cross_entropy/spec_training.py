@@ -113,18 +113,22 @@ def differentiates(call: Call) -> bool:
     return any(call[f"{name}_grad"] is not None for name in ("input", "weight", "bias"))
 
 
-def needs_predicted(call: Call) -> bool:
+PULLS = ("label_smoothing", "softcap", "z_loss")
+"""Options by which p of the own target counts itself, and not as what is left of 1: that would lose a small one."""
+
+
+def needs_predicted(call: Call | Mapping[str, Any]) -> bool:
     """Whether the gradient needs the own target's logit itself."""
-    return bool(call["wants_statistics"] or call["softcap"])
+    return bool(call["wants_statistics"] or any(call[name] for name in PULLS))
 
 
 def _needed_by_the_gradient(call: Call) -> None:
     """Of what the gradient takes beside, it must have what these options differentiate."""
-    entropy, lse = (call[name] is not None for name in ("entropy_grad", "lse_grad"))
+    given = [name for name in ("entropy_grad", "lse_grad") if call[name] is not None]
+    own = [*given, *(name for name in PULLS if call[name])]
     for name, needed, by in (
-        ("predicted_logits", entropy or lse or call["softcap"], "entropy_grad, lse_grad or softcap"),
-        ("entropy", entropy, "entropy_grad"),
-    ):
+        ("predicted_logits", own, " and ".join(own)), ("entropy", "entropy_grad" in given, "entropy_grad"),
+    ):  # fmt: skip
         if needed and call[name] is None:
             raise NullArgument(f"{call.label(name)} is null, expected a tensor beside {by}", call.label(name))
 

@@ -178,7 +178,7 @@ def weigh_tokens(
         sums, rest_sum, largest = total[token * at.total], others[token * at.others], top[token * at.top]
         weight = (float(grad[token * at.grad]) if here else math.nan) if counts else 0.0
         own = float(predicted[token * at.predicted]) if at.has_predicted else 0.0
-        own_p = math.exp(own) / sums if at.has_predicted else (sums - rest_sum) / sums
+        own_p = math.exp(own) / sums
         class_weight = _class_weight(of, classes, row)
         of_nll = (1.0 - of.label_smoothing) * class_weight * weight
         if at.of_logprob and counts:

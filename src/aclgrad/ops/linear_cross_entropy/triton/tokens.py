@@ -86,9 +86,7 @@ def slopes(
     alpha, own_p = of_nll, -(others / total) * of_nll
     if spread is not None or z_loss is not None or of_lse is not None or of_entropy is not None:
         alpha = of_nll + rest
-        mine = tl.where(others < 1.0, 1.0, total - others)
-        if predicted is not None:
-            mine = exponential(predicted, True)
+        mine = exponential(predicted, True)
         own_p += rest * (mine / total)
         if of_entropy is not None:
             own_p += beta * (product_or_zero(mine, predicted) / total)
