@@ -11,9 +11,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import aclgrad.nn
 from aclgrad.ops._shared import small
-from aclgrad.ops.lstm import spec
+from aclgrad.ops.lstm import spec, spec_packed
 from aclgrad.ops.lstm.packing import Packing
-from aclgrad.ops.lstm.projection import projected
+from aclgrad.ops.lstm.projection import ShortSums, projected
 from aclgrad.testing.cases import Data
 
 T, N, INPUT, HIDDEN, PROJECTED = 5, 3, 4, 7, 2
@@ -139,20 +139,37 @@ def test_on_a_gpus_kernels(make):
     module, device = lstm(bidirectional=True), "cuda" if torch.cuda.is_available() else "cpu"
     x, hx = make().to(device), [state.to(device) for state in states(module)]
     packing = Packing.of(x.batch_sizes, x.data) if isinstance(x, PackedSequence) else None
-    sizes = None if packing is None else packing.batch_sizes
+    lengths = (None,) if packing is None else (packing.batch_sizes, None)
+    operator = spec.lstm if packing is None else spec_packed.lstm_packed
 
     def plain(x, weights, states):
-        output, hy, cy, *_ = spec.lstm(x, weights, states, sizes, True, 1, 0.0, False, True, False, backend="triton")
+        output, hy, cy, *_ = operator(x, weights, states, *lengths, True, 1, 0.0, False, True, False, backend="triton")
         return output, (hy, cy)
 
     with torch.no_grad():
-        rows = x if packing is None else packing.taken(x.data)
+        rows = x if packing is None else x.data
         output, (h, c) = projected(plain, rows, list(module.to(device).parameters()), hx, packing, 2)
         order = None if packing is None else x.sorted_indices
         expected = module(x, tuple(hx if order is None else [state[:, x.unsorted_indices] for state in hx]))
     back = slice(None) if packing is None else x.unsorted_indices
-    found = [output if packing is None else packing.given(output), h[:, back], c[:, back]]
+    found = [output, h[:, back], c[:, back]]
     torch.testing.assert_close(found, tensors(expected))
+
+
+def test_short_sums(monkeypatch):
+    """Of any depth; derivatives of every order, maps, and one graph."""
+    monkeypatch.setattr("aclgrad.ops.lstm.projection.SUM_LENGTH", 3)
+    for depth in (1, 2, 3, 4, 7, 9):
+        a, b = (Data(torch.float64).normal(*shape).requires_grad_() for shape in ((4, depth), (depth, 5)))
+        torch.testing.assert_close(ShortSums.apply(a, b), a @ b)
+        assert torch.autograd.gradcheck(ShortSums.apply, (a, b)) and torch.autograd.gradgradcheck(
+            ShortSums.apply, (a, b)
+        )
+    mapped = torch.func.vmap(ShortSums.apply, (0, None))(torch.stack([a, 2 * a]), b)
+    torch.testing.assert_close(mapped, torch.stack([a @ b, 2 * a @ b]))
+    compiled = torch.compile(lambda a, b: ShortSums.apply(a, b).square().sum(), backend="aot_eager", fullgraph=True)
+    expected = torch.autograd.grad((a @ b).square().sum(), (a, b))
+    torch.testing.assert_close(torch.autograd.grad(compiled(a, b), (a, b)), expected)
 
 
 WRONG = {
