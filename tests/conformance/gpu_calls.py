@@ -15,8 +15,8 @@ from aclgrad.ops.linear_cross_entropy.scale import scale_
 from aclgrad.ops.linear_cross_entropy.spec import linear_cross_entropy_backward
 from aclgrad.ops.lstm import cases as lstm_backward
 from aclgrad.ops.lstm import cases_lstm as lstm
+from aclgrad.ops.lstm import cases_packed, spec_packed, spec_resets
 from aclgrad.ops.lstm import spec as lstm_spec
-from aclgrad.ops.lstm import spec_resets
 from aclgrad.testing.cases import EDGE, SMOKE, Case
 from aclgrad.testing.layouts import apply, begun_late
 
@@ -66,6 +66,18 @@ FORWARD_SIZES = {
 """The same of its forward pass."""
 
 
+PACKED_SIZES = {
+    "registers": (6, 64, 512, {"share": 0.1, "directions": 2, "layers": 2}),
+    "from_memory": (4, 32, 2048, {}),
+    "by_warpgroups": (4, 256, 1024, {}),
+    "row_owners": (12, 128, 1024, {}),
+    "a_launch_a_step": (4, 600, 1024, {}),
+    "warp_specialised": (4, 300, 1024, {}),
+    "odd": (7, 21, 100, {"share": 0.1, "directions": 2}),
+}
+"""Most steps, sequences and units of packed ones, and options."""
+
+
 class GpuCall(NamedTuple):
     """An operator, and the function that makes its arguments."""
 
@@ -95,6 +107,12 @@ def calls() -> Iterator[GpuCall]:
             ):
                 make = partial(_reset, operator, build, *size, dtype)
                 yield GpuCall(f"{operator.spec.name} {name} {dtype}", operator, make)
+        for name, size in PACKED_SIZES.items():
+            for operator, build in (
+                (spec_packed.lstm_packed, cases_packed.forward),
+                (spec_packed.lstm_packed_backward, cases_packed.backward),
+            ):
+                yield GpuCall(f"{operator.spec.name} {name} {dtype}", operator, partial(packed, build, *size, dtype))
     yield GpuCall("lstm_backward, products", lstm_spec.lstm_backward, partial(backward, 64, 64, 512, F32))
     yield GpuCall("lstm, products", lstm_spec.lstm, partial(forward, 12, 64, 512, F32, features=512))
     for dtype in (BF16, F16):
@@ -142,6 +160,12 @@ def backward(T, N, H, dtype, features=24, **options):
 def forward(T, N, H, dtype, features=24, **options):
     """Arguments of `lstm`."""
     return Case("gpu", lstm._lstm(T, N, features, H, **options), (dtype,)).build(dtype)
+
+
+def packed(build, T, N, H, options, dtype):
+    """Arguments of `lstm_packed` or its gradient; every fifth sequence has a single step."""
+    lengths = sorted((1 if n % 5 == 4 else T - n % T for n in range(N)), reverse=True)
+    return Case("gpu", build(lengths, 24, H, **options), (dtype,)).build(dtype)
 
 
 def with_reset(operator, args, reset):

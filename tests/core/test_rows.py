@@ -46,14 +46,20 @@ def test_calls_with_nearly_as_many_rows_share_a_launch(spec):
 
 @BOTH
 @pytest.mark.parametrize("total", [15, 700])
-def test_results_are_those_of_a_plan_of_its_own(spec, total):
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("triton", marks=pytest.mark.gpu)])
+@pytest.mark.interpreted(total=[15])
+def test_results_are_those_of_a_plan_of_its_own(spec, total, backend):
+    pytest.importorskip("triton")
     lengths = (total // 2, total - total // 2 - 2, 2)
     more = (total // 2, total - total // 2 - 2, 3)
     assert rounded_rows(total) == rounded_rows(total + 1)
-    operator, given = Operator(spec), arguments(spec, lengths)
-    operator.plan(arguments(spec, more))
+    device = torch.device("cuda" if backend == "triton" and torch.cuda.is_available() else "cpu")
+    with device:
+        operator, given, others = Operator(spec), arguments(spec, lengths), arguments(spec, more)
+    first = operator.plan(others, backend=backend)
+    assert operator.plan(given, backend=backend).launch is first.launch
     with poisoned_memory():
-        found, expected = operator(*given), Operator(spec)(*given)
+        found, expected = (each(*given, backend=backend) for each in (operator, Operator(spec)))
     for result, want in zip(tensors_in(found), tensors_in(expected), strict=True):
         assert torch.equal(result, want)
 

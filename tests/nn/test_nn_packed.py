@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import pack_sequence
 import aclgrad.nn
 from aclgrad.core.errors import InvalidArgument
 from aclgrad.ops.lstm import cases_packed, spec_packed
-from aclgrad.ops.lstm.packing import Packing
 from aclgrad.testing import assert_within_baseline, poisoned_memory
 from aclgrad.testing.cases import Data
 
@@ -66,11 +65,8 @@ class OneByOne(nn.Module):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("keep", [True, False], ids=["as they lie", "padded, as on a GPU"])
-def test_every_sequence_is_an_lstm_of_its_own(options, keep, monkeypatch):
+def test_every_sequence_is_an_lstm_of_its_own(options, monkeypatch):
     """All outputs and gradients in float32 by those in float64, on poisoned memory, with the same bits twice."""
-    of = Packing.of
-    monkeypatch.setattr(Packing, "of", lambda sizes, data, **_: of(sizes, data, keep=keep))
     monkeypatch.setattr("aclgrad.ops._shared.small.enabled", False)
     torch.manual_seed(1)
     module = nn.LSTM(INPUT, HIDDEN, **options)

@@ -153,7 +153,7 @@ def test_pairs_are_compiled_anew_for_pointers_that_are_not_aligned(monkeypatch):
     assert [operands[k - 2] for k in odd] == ["h0_product", "h_init"]  # behind the matrix and the buffer of h
     assert not any(isinstance(argument, launch.Misaligned) for argument in compiled[0])
     assert [arguments is compiled[1] for arguments, _ in launched] == [False, True, True, False]
-    wanted = [late[name] if name != "batch_sizes" else None for name in operands]
+    wanted = [None if name in ("batch_sizes", "starts") else late[name] for name in operands]
     assert list(launched[1][1][2 : 2 + len(wanted)]) == wanted
 
 

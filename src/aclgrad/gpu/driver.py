@@ -76,6 +76,9 @@ class Words(Protocol):
     def pointer(self, address: int) -> Word:
         """An address on the device."""
 
+    def rows(self, count: int) -> Word:
+        """The number of rows of the call (`launch.RowCount`)."""
+
 
 class Now:
     """Words of a call that is made at once."""
@@ -93,6 +96,10 @@ class Now:
     def pointer(self, address: int) -> int:
         """See `Words`."""
         return address
+
+    def rows(self, count: int) -> int:
+        """See `Words`."""
+        return count
 
 
 def current_stream(device: int) -> int:

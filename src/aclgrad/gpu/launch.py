@@ -54,6 +54,10 @@ def jit(function: Callable[..., Any]) -> Any:
     return triton.jit(function)
 
 
+class RowCount(int):
+    """How many rows a call has, where calls with other numbers of rows make the same launches."""
+
+
 class Loaded(NamedTuple):
     """A compiled kernel, its grid, and the values of all parameters of its function."""
 
@@ -172,6 +176,14 @@ class Kernel(Specialised):
         addresses, aligned = addresses_of(pointers)
         return partial(self._run if aligned else self._for_addresses([*addresses, 0]), *addresses)
 
+    def with_rows(self, rows: int, *pointers: Pointer) -> None:
+        """Launch with a call's number of rows behind the pointers; see `fixed`."""
+        if self._run is not None and recording.recorder is not None:
+            addresses, _ = addresses_of(pointers)
+            recording.recorder.launch(self._loaded_for([*addresses, 0], self._arguments([*addresses, RowCount(rows)])))
+        else:
+            self.fixed(*pointers)(rows)
+
     def loaded(self, addresses: Sequence[int]) -> Loaded | None:
         """What the driver is given to launch it with pointers to these addresses; None if it is not compiled."""
         return self._loaded_for(addresses, self._arguments(addresses))
@@ -189,22 +201,6 @@ class Kernel(Specialised):
     def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
         """The function's first arguments."""
         return pointers
-
-
-class TupleKernel(Kernel):
-    """A `Kernel` whose function takes its pointers as one tuple, so that there may be any number of them."""
-
-    __slots__ = ()
-
-    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
-        run = super()._specialised(pointers)
-        return None if run is None else lambda *addresses: run(addresses)
-
-    def _known(self, pointers: Sequence[StandIn]) -> Sequence[StandIn]:
-        return [Aligned(each) if isinstance(each, torch.dtype) else each for each in pointers]
-
-    def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
-        return (tuple(pointers),)
 
 
 def few(elements: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .driver import NotAsACall, Words, c_call, functions
-from .launch import KNOWN, Loaded
+from .launch import KNOWN, Loaded, RowCount
 
 if TYPE_CHECKING:
     from ..cpu.calls import CCall, Placed, Word  # compiles with numba, which is imported when it is needed
@@ -67,6 +67,8 @@ class LaunchCall:
                 self.before.append(c_call(functions().lead, [start + 8 * at, words.pointer(value)]))
             elif kind == "pointer":
                 self._put(at, words.pointer(value))
+            elif kind == "rows":
+                self._put(at, words.rows(value))
             else:
                 self.memory[at] = value % 2**64
             places.append(start + 8 * at)
@@ -95,7 +97,7 @@ class LaunchCall:
 
 
 class _Value(NamedTuple):
-    """A parameter of a kernel: a number, a pointer, or the map of a tensor, which leads to `value`."""
+    """A parameter of a kernel: a number, a call's number of rows, a pointer, or the map of a tensor at `value`."""
 
     kind: str
     value: int
@@ -114,7 +116,7 @@ def _words(kind: Any, value: Any, maps: Iterator[Any]) -> Iterator[_Value]:
     elif kind.startswith("*"):
         yield _Value("pointer", value)
     elif kind != "constexpr":
-        yield _Value("number", int(value))
+        yield _Value("rows" if isinstance(value, RowCount) else "number", int(value))
 
 
 def _tensor_map(tensor: Any, described: Any) -> Iterator[_Value]:

@@ -192,6 +192,16 @@ class StepKernel(_OperandKernel):
         run_steps(self._kernel, self._operands.pointers(given, workspace), steps, products)
 
 
+class RowsKernel(_OperandKernel):
+    """A `NamedKernel` that takes a call's number of `rows` behind its pointers: its plan serves other numbers, too."""
+
+    _behind = ("rows",)
+
+    def __call__(self, given: Given, workspace: torch.Tensor, rows: int) -> None:
+        """Launch on the current stream."""
+        self._kernel.with_rows(rows, *self._operands.pointers(given, workspace))
+
+
 class NamedBulkKernel:
     """A `BulkKernel` that is launched with operands by name; its matrices are the parameters `<name>_desc`.
 

@@ -26,7 +26,7 @@ from ..core.loops import Loops, Strides
 from ..core.pointwise import PointwiseOperands
 from ..core.spec import Call
 from ..core.words import counted
-from .launch import Dtype, Kernel, Number, TupleKernel, any_like, few, jit
+from .launch import Aligned, Dtype, Kernel, Number, StandIn, any_like, few, jit
 from .strided import LINE, Tiles, offsets, place
 
 
@@ -110,6 +110,22 @@ class Pointwise:
     def describe(self) -> str:
         """In words."""
         return self._way
+
+
+class TupleKernel(Kernel):
+    """A `Kernel` whose function takes its pointers as one tuple, so that there may be any number of them."""
+
+    __slots__ = ()
+
+    def _specialised(self, pointers: Sequence[StandIn]) -> Callable[..., None] | None:
+        run = super()._specialised(pointers)
+        return None if run is None else lambda *addresses: run(addresses)
+
+    def _known(self, pointers: Sequence[StandIn]) -> Sequence[StandIn]:
+        return [Aligned(each) if isinstance(each, torch.dtype) else each for each in pointers]
+
+    def _arguments(self, pointers: Sequence[Any]) -> Sequence[Any]:
+        return (tuple(pointers),)
 
 
 def _planned(

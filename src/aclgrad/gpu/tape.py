@@ -38,13 +38,13 @@ MEMORY = {aten.empty.memory_format, aten.empty_strided.default, aten.new_empty.d
 class Tape:
     """Calls whose memory is said when they are made."""
 
-    def __init__(self, table: CallTable, device: int, *, multiplies: bool) -> None:
-        self._table, self._device, self._multiplies = table, device, multiplies
+    def __init__(self, table: CallTable, device: int, *, multiplies: bool, counts: bool) -> None:
+        self._table, self._device, self._multiplies, self.counts = table, device, multiplies, counts
 
-    def play(self, bases: Sequence[int]) -> None:
-        """Make the calls, with tensors at these addresses, on the current stream."""
+    def play(self, bases: Sequence[int], rows: int = 0) -> None:
+        """Make the calls, with tensors at these addresses, on the current stream; of so many rows if it `counts`."""
         stream = current_stream(self._device)
-        require_success(self._table.run([*bases, stream, current_handle() if self._multiplies else 0]))
+        require_success(self._table.run([*bases, stream, current_handle() if self._multiplies else 0, rows]))
 
 
 class Overlap(Exception):
@@ -55,7 +55,7 @@ class Taped:
     """A launch that is written down at its first call, and played from then on.
 
     There is a tape for every way in which tensors are aligned and are the same, and for every state of torch's
-    switches.
+    switches. Where calls may have any number of rows (`core/rows.py`), it is that of the first argument.
     """
 
     def __init__(self, launch: Launch, device: int) -> None:
@@ -92,7 +92,7 @@ class Taped:
         if tape is None:
             self._launch(args, outs, workspace)
         else:
-            tape.play(bases)
+            tape.play(bases, args[0].shape[0] if tape.counts else 0)
 
     def _key(self, lie: Any) -> Any:
         return lie, settings() if self._obeys.get(lie, True) else None
@@ -152,7 +152,7 @@ class Recorder:
         if any(end > start for end, start in zip(self._ends, self._starts[1:], strict=False)):
             raise Overlap
         self._count = len(tensors)
-        self._multiplies = False
+        self._multiplies = self._counts = False
         self.obeys = False  # torch's switches: somebody has asked for them (`products.allows_tf32`)
         self._parts: list[Steps] = []
         self._once: list[CCall] = []  # calls that are made a single time, behind the parts
@@ -178,6 +178,11 @@ class Recorder:
         if at < 0 or address >= self._ends[at]:
             raise NotAsACall("an address that is in none of the call's tensors")
         return self._placed(self._bases[at], address - self._starts[at])
+
+    def rows(self, count: int) -> Word:  # noqa: ARG002  another one at each playing
+        """Behind that, the number of rows."""
+        self._counts = True
+        return self._placed(self._count + 2)
 
     @staticmethod
     def _placed(base: int, offset: int = 0) -> Placed:
@@ -231,8 +236,8 @@ class Recorder:
         if not self._parts and len(self._once) == 1 and not self._multiplies:
             return None
         self._close()
-        table = CallTable(self._parts, self._count + 2, self._open, self._memory)
-        return Tape(table, device, multiplies=self._multiplies)
+        table = CallTable(self._parts, self._count + 3, self._open, self._memory)
+        return Tape(table, device, multiplies=self._multiplies, counts=self._counts)
 
     def _close(self) -> None:
         """What was called a single time becomes a part of its own."""

@@ -31,7 +31,7 @@ def lstm_input(apart: Apart, x: Tensor, hx: Sequence[Tensor], params: Sequence[T
     """`torch.lstm` for sequences of one length [T, N, I]; `apart` is what torch does with it."""
     if x.dim() != 3 or not _is_served(x, hx, params, _Options(*options)):
         return apart(x, hx, params, *options)
-    return _whole(x, hx, params, None, _Options(*options))
+    return _whole(torch.ops.aclgrad.lstm, x, hx, params, (None,), _Options(*options))
 
 
 def lstm_data(
@@ -40,9 +40,8 @@ def lstm_data(
     """`torch.lstm` for packed sequences [total length, I]."""
     if data.dim() != 2 or not _is_served(data, hx, params, _Options(*options)):
         return apart(data, batch_sizes, hx, params, *options)
-    packing = Packing.of(batch_sizes, data)
-    y, h, c = _whole(packing.taken(data), hx, params, packing.batch_sizes, _Options(*options))
-    return packing.given(y), h, c
+    lengths = Packing.of(batch_sizes, data).batch_sizes
+    return _whole(torch.ops.aclgrad.lstm_packed, data, hx, params, (lengths, None), _Options(*options))
 
 
 COMPOSED: dict[str, Callable[..., Any]] = {"lstm.input": lstm_input, "lstm.data": lstm_data}
@@ -57,10 +56,12 @@ def _is_served(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], option
 
 
 def _whole(
-    x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], batch_sizes: Tensor | None, options: _Options
-) -> Results:
+    op: Any, x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], lengths: Sequence[Tensor | None],
+    options: _Options,
+) -> Results:  # fmt: skip
+    """Of all layers by `op`, which takes `lengths` behind the states."""
     keeps = wants_gradient((x, *hx, *params))
     x, h, c, *weights = lowered(autocast_dtype(x), x, *hx, *params)
     given = options._replace(dropout=0.0, train=keeps)
-    y, h, c, *_ = torch.ops.aclgrad.lstm(x, weights, [h, c], batch_sizes, *given)
+    y, h, c, *_ = op(x, weights, [h, c], *lengths, *given)
     return y, h, c

@@ -65,17 +65,17 @@ class LstmDims(NamedTuple):
 
     def forward_flops(self) -> int:
         """Two products per chain: of every step's input with w_ih, and of its state with w_hh."""
-        return sum(2 * self.T * self.N * math.prod(shape) for shape in self.param_shapes() if len(shape) == 2)
+        return sum(2 * self.rows * math.prod(shape) for shape in self.param_shapes() if len(shape) == 2)
 
     def backward_flops(self, dx: bool, dh_prev: bool, dparams: bool) -> int:
         """Up to four: for each weight its gradient, and that of what it multiplies; h0's alone may be left out."""
         count = 0
         for layer in range(self.L):
             features = self.layer_input(layer)
-            inputs = self.T * features * (dx or layer > 0)
-            states = max(self.T - 1 + dh_prev, 0) * self.H
-            weights = self.T * (features + self.H) * dparams
-            count += self.D * 2 * self.N * 4 * self.H * (inputs + states + weights)
+            inputs = self.rows * features * (dx or layer > 0)
+            states = max(self.rows - (not dh_prev) * self.N, 0) * self.H
+            weights = self.rows * (features + self.H) * dparams
+            count += self.D * 2 * 4 * self.H * (inputs + states + weights)
         return count
 
     def param_shapes(self) -> Iterator[tuple[int, ...]]:

@@ -16,11 +16,10 @@ import torch
 from ...core.backends import Launch
 from ...core.memory import Piece, Scratch
 from ...core.spec import Call
-from . import spec, spec_resets
 from .triton.anew import StartsAnew
 from .triton.layer_backward import BackwardLayer
 from .triton.layer_forward import ForwardLayer
-from .triton.packed import PaddedLaunch
+from .triton.packed import PackedRows
 from .triton.workspace import BackwardWorkspace, ForwardWorkspace
 
 
@@ -33,6 +32,7 @@ class LayersLaunch:
     names: tuple[str, ...]  # of all arguments and outputs, in the contract's order
     batch_sizes: Piece | None  # for batch_sizes that do not lie one after another
     anew: StartsAnew | None  # what resets mean to the steps
+    packed: PackedRows | None  # where the rows of each time lie
 
     @torch.no_grad()
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
@@ -41,6 +41,8 @@ class LayersLaunch:
         memory = given["input"].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
         if self.batch_sizes is not None:
             given["batch_sizes"] = self.batch_sizes.view(memory).copy_(given["batch_sizes"])
+        if self.packed is not None:
+            self.packed(given, memory)
         if self.anew is not None:
             self.anew(given, memory)
         for layer in self.layers:
@@ -85,7 +87,7 @@ def lstm(call: Call) -> Launch:
     space = ForwardWorkspace(call, scratch)
     layers = tuple(ForwardLayer(call, layer, space) for layer in range(dims.L))
     batch_sizes = _contiguous_sizes(call, scratch)
-    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes, space.anew)
+    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes, space.anew, space.packed)
 
 
 def lstm_backward(call: Call) -> Launch:
@@ -94,24 +96,11 @@ def lstm_backward(call: Call) -> Launch:
     space = BackwardWorkspace(call, scratch)
     layers = tuple(BackwardLayer(call, layer, space) for layer in reversed(range(call.dims.L)))
     batch_sizes = _contiguous_sizes(call, scratch)
-    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes, space.anew)
+    return LayersLaunch(scratch.size, layers, _names(call), batch_sizes, space.anew, space.packed)
 
 
-lstm_with_resets, lstm_with_resets_backward = lstm, lstm_backward
-"""They find `reset` in the call."""
-
-
-def lstm_packed(call: Call) -> Launch:
-    """Phase one of the forward pass of packed sequences, padded; the dtypes are the contract's."""
-    if call.dims.T == 0:  # which the plain contract refuses, since it cannot tell how many sequences there are
-        return NoSteps(_names(call))
-    return PaddedLaunch(call, spec.lstm if call["reset"] is None else spec_resets.lstm_with_resets, lstm)
-
-
-def lstm_packed_backward(call: Call) -> Launch:
-    """Phase one of their gradient; the dtypes are the contract's."""
-    plain = call["reset"] is None
-    return PaddedLaunch(call, spec.lstm_backward if plain else spec_resets.lstm_with_resets_backward, lstm_backward)
+lstm_with_resets, lstm_with_resets_backward = lstm_packed, lstm_packed_backward = lstm, lstm_backward
+"""They find `reset` and how rows lie in the call."""
 
 
 def _names(call: Call) -> tuple[str, ...]:
@@ -120,6 +109,10 @@ def _names(call: Call) -> tuple[str, ...]:
 
 
 def _contiguous_sizes(call: Call, scratch: Scratch) -> Piece | None:
-    """Memory for batch_sizes if they do not lie one after another."""
+    """Memory for batch_sizes if they do not lie one after another and kernels read them."""
     sizes = call["batch_sizes"]
-    return None if sizes is None or sizes.strides == (1,) else scratch.tensor(sizes.shape, torch.int64)
+    return (
+        None
+        if sizes is None or sizes.strides == (1,) or call.dims.total is not None
+        else scratch.tensor(sizes.shape, torch.int64)
+    )

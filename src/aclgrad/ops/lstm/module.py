@@ -86,13 +86,13 @@ class LSTM(nn.RNNBase):
         data, sizes, order, back = sequences
         require_shape("input.data", data, (None, self.input_size), "[total length, input_size]")
         require_strided("input.data", data)
-        packing = Packing.of(sizes, data, keep=data.device.type == "cpu")
+        packing = Packing.of(sizes, data)
         self._require_states(hx, packing.batch)
         states = None if hx is None else _permuted(hx, order)
         if reset is not None:
             flags = reset.data if isinstance(reset, PackedSequence) else reset
             require_flags("reset", flags, data.shape[:1], "[total length]")
-            reset = packing.taken_flags(flags)
+            reset = flags
         found, states = self._run(data, states, packing, sizes, reset=reset, cells=cells)
         output, *more = [PackedSequence(rows, sizes, order, back) for rows in found]
         return output, _permuted(states, back), *more
@@ -137,10 +137,7 @@ class LSTM(nn.RNNBase):
         served = by_torch(self, x, weights, hx, batch_sizes) if torchs else None
         if served is not None:
             return [served[0]], served[1]
-        if packing is None:
-            return self._lowered(x, weights, hx, None, reset, cells)
-        found, states = self._lowered(packing.taken(x), weights, hx, packing, reset, cells)
-        return [packing.given(sequence) for sequence in found], states
+        return self._lowered(x, weights, hx, packing, reset, cells)
 
     def _lowered(
         self, x: Tensor, weights: list[Tensor], hx: States | None, packing: Packing | None, reset: Tensor | None,
@@ -172,7 +169,7 @@ class LSTM(nn.RNNBase):
         """Time-major, as torch runs them, so that the same seed drops the same values."""
         if packing is None and self.batch_first:
             x = x.transpose(0, 1)
-        directions = 1 + self.bidirectional
+        directions, drops = 1 + self.bidirectional, self.dropout and self.training
         each = len(params) // self.num_layers
         finals: list[States] = []
         kept: list[Tensor] = []
@@ -180,14 +177,15 @@ class LSTM(nn.RNNBase):
         def plain(x: Tensor, weights: list[Tensor], hx: Any) -> tuple[Tensor, States]:
             if not cells or len(finals) + 1 < self.num_layers:
                 return self._operator(x, weights, hx, packing, reset, 1, batch_first=False)
-            sizes, packed, hx = self._of_packing(packing, x, hx, 1)
+            sizes, hx = self._of_packing(packing, x, hx, 1)
+            packed = packing is not None
             output, states, c = with_cells(x, weights, hx, sizes, reset, packed, self.bias, self.bidirectional)
             kept.append(c)
             return output, states
 
         for layer in range(self.num_layers):
-            if layer:
-                x = self._between(x, packing)
+            if layer and drops:
+                x = dropout(x, self.dropout)
             chains = slice(layer * directions, (layer + 1) * directions)
             states = None if hx is None else [state[chains] for state in hx]
             weights = params[layer * each : (layer + 1) * each]
@@ -200,28 +198,22 @@ class LSTM(nn.RNNBase):
         turned = packing is None and self.batch_first
         return [sequence.transpose(0, 1) if turned else sequence for sequence in (x, *kept)], (hy, cy)
 
-    def _between(self, x: Tensor, packing: Packing | None) -> Tensor:
-        """A layer's output as the input of the next one: padded sequences lie in one dimension there."""
-        drops = self.dropout and self.training
-        if packing is None or packing.is_kept:
-            return dropout(x, self.dropout) if drops else x
-        return packing.taken(dropout(packing.given(x), self.dropout)) if drops else x.flatten(0, 1)
-
-    def _of_packing(self, packing: Packing | None, x: Tensor, hx: Any, layers: int) -> tuple[Tensor | None, bool, Any]:
-        """What operators take beside the rows of packed sequences: counts, whether rows are kept, and then states."""
-        if packing is None or not packing.is_kept:
-            return None if packing is None else packing.batch_sizes, False, hx
+    def _of_packing(self, packing: Packing | None, x: Tensor, hx: Any, layers: int) -> tuple[Tensor | None, Any]:
+        """What operators take beside the rows of packed sequences: counts, and states in any case."""
+        if packing is None:
+            return None, hx
         if hx is None:  # they tell how many sequences there are
             chains = layers * (1 + self.bidirectional)
             zeros = x.new_zeros(self.hidden_size)
             hx = [zeros.expand(chains, packing.batch, self.hidden_size) for _ in range(2)]
-        return packing.batch_sizes, True, hx
+        return packing.batch_sizes, hx
 
     def _operator(
         self, x: Tensor, params: list[Tensor], hx: Any, packing: Packing | None, reset: Tensor | None, layers: int,
         batch_first: bool,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        batch_sizes, packed, hx = self._of_packing(packing, x, hx, layers)
+        batch_sizes, hx = self._of_packing(packing, x, hx, layers)
+        packed = packing is not None
         transformed = torch._C._are_functorch_transforms_active()  # a mapped tensor does not say what it requires
         keeps = torch.is_grad_enabled() and (transformed or any(t.requires_grad for t in (x, *params, *(hx or ()))))
         attributes = (self.bias, layers, 0.0, keeps, self.bidirectional, batch_first)

@@ -1,66 +1,60 @@
-"""Packed sequences as operators take them: rows as they lie, or every step padded to the whole batch."""
+"""Packed sequences as operators take them: rows as they lie, and where the data are how many each time has."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
+from ...core.dispatch import is_plain
 from ...core.errors import InvalidArgument
+
+_on_devices: Any = WeakTensorKeyDictionary()  # counts to their version and their copies by device
+_read_by_graphs: list[Tensor] = []
 
 
 class Packing(NamedTuple):
-    """How the rows of a packed sequence come to an operator: as they are, or among T·N padded ones."""
+    """What says which rows belong to which sequence."""
 
     batch: int
     batch_sizes: Tensor  # [T] on the data's device
-    places: Tensor | None  # of the padded tensor, in packed order; None if nothing is padded
 
     @classmethod
-    def of(cls, batch_sizes: Tensor, data: Tensor, *, keep: bool = False) -> Packing:
-        """From the counts of a `PackedSequence`, which live on the CPU, and its rows; to `keep` these, or to pad."""
+    def of(cls, batch_sizes: Tensor, data: Tensor) -> Packing:
+        """From the counts of a `PackedSequence`, which live on the CPU, and its rows."""
         name = "input.batch_sizes"
         if batch_sizes.dim() != 1 or not len(batch_sizes):
             raise InvalidArgument(f"{name} has shape {list(batch_sizes.shape)}, expected at least one step", name)
         batch = int(batch_sizes[0])
         require_packed(batch_sizes, len(data), batch, name, "input.data")
-        if keep:
-            return cls(batch, batch_sizes, None)
-        present = batch_sizes[:, None] > torch.arange(batch, device=batch_sizes.device)
-        return cls(batch, batch_sizes.to(data.device), present.flatten().nonzero().flatten().to(data.device))
+        return cls(batch, copied_to(data.device, batch_sizes))
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether operators take the rows as they lie."""
-        return self.places is None
-
-    def taken(self, data: Tensor) -> Tensor:
-        """[total length, F] as an operator takes it: so, or as [T·N, F], zeros where a sequence has ended."""
-        if self.places is None:
-            return data
-        steps = self.batch_sizes.shape[0]
-        return data.new_zeros(steps * self.batch, data.shape[1]).index_copy(0, self.places, data)
-
-    def taken_flags(self, flags: Tensor) -> Tensor:
-        """[total length] as an operator takes it: so, or as [T, N], False where a sequence has ended."""
-        if self.places is None:
-            return flags
-        steps = self.batch_sizes.shape[0]
-        return flags.new_zeros(steps * self.batch).index_copy(0, self.places, flags).view(steps, self.batch)
-
-    def given(self, output: Tensor) -> Tensor:
-        """An operator's output, [total length, F] or [T, N, F], as [total length, F]."""
-        return output if self.places is None else output.flatten(0, -2).index_select(0, self.places)
-
-    def last_places(self) -> Tensor:
-        """Among the rows that an operator takes, the last one of each sequence [N]."""
+    def last_rows(self) -> Tensor:
+        """The last row of each sequence [N]."""
         sequence = torch.arange(self.batch, device=self.batch_sizes.device)
         steps = self.batch_sizes.shape[0]
         last = steps - 1 - torch.searchsorted(self.batch_sizes.flip(0), sequence, right=True)
-        if self.places is not None:
-            return last * self.batch + sequence
         return (self.batch_sizes.cumsum(0) - self.batch_sizes)[last] + sequence
+
+
+def copied_to(device: torch.device, batch_sizes: Tensor) -> Tensor:
+    """Counts on the data's device, copied once as long as they are the same.
+
+    So batches of the same lengths wait for no copy, and a CUDA graph can capture a call that another one came before: a
+    copy from memory of the host it could not.
+    """
+    if batch_sizes.device == device or torch.compiler.is_compiling() or not is_plain(batch_sizes):
+        return batch_sizes.to(device)
+    version, copies = _on_devices.get(batch_sizes, (None, {}))
+    if version != batch_sizes._version:
+        version, copies = _on_devices[batch_sizes] = batch_sizes._version, {}
+    if device not in copies:
+        copies[device] = batch_sizes.to(device)
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        _read_by_graphs.append(copies[device])  # at every replay, whatever becomes of the counts
+    return copies[device]  # type: ignore[no-any-return]
 
 
 def require_packed(batch_sizes: Tensor, total: int, batch: int, name: str, data: str) -> None:

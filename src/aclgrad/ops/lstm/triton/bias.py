@@ -106,7 +106,7 @@ class BiasGradients:
         sums: Piece | None,
         gradients: Sequence[Meta],
     ) -> None:
-        gates, rows = dims.D * 4 * dims.H, dims.T * dims.N
+        gates, rows = dims.D * 4 * dims.H, dims.rows
         self._sum_rows: NamedKernel | None = None
         if sums is None:
             groups = max(1, triton.cdiv(rows, ROWS_PER_GROUP))

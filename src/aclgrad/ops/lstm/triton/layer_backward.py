@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,18 +12,17 @@ from aclgrad.core.spec import Call
 from aclgrad.gpu.addresses import advanced, placed
 from aclgrad.gpu.operands import Given
 
-from ..dims import LstmDims
 from .bias import BiasGradients
 from .choose import choose
 from .fp16_split.products import Factor, multiply_split
+from .fp16_split.scale import LEAST_AMAX
 from .fp16_split.split import SplitMatrix, as_factor
-from .moves import Move, PlannedMove, Rows, Scales, Strides
+from .inputs import LayerInputs
+from .moves import Move, PlannedMove, Scales
 from .problem import BACKWARD_SAVED, Problem, Recurrence
 from .recurrence import build
+from .saved import SavedLists
 from .workspace import BackwardWorkspace
-
-CONTRACT_NAMES = {name: "j" if name == "g" else name for name in BACKWARD_SAVED}
-"""Of the activations that the recurrence reads."""
 
 STATES = ("dh", "dc", "dh_prev", "dc_prev")
 
@@ -32,38 +31,22 @@ class BackwardLayer:
     """The gradient of one layer, both directions."""
 
     def __init__(self, call: Call, layer: int, space: BackwardWorkspace) -> None:
-        dims: LstmDims = call.dims
+        dims = space.dims
         self.dims, self.layer, self.space = dims, layer, space
-        self.rows = Rows(dims)
+        self.rows = space.rows
         self.features = dims.layer_input(layer)
         self.first, self.last = layer == 0, layer == dims.L - 1
         self.chains = range(layer * dims.D, (layer + 1) * dims.D)
         self.params = [range(k * 2 * dims.B, (k + 1) * 2 * dims.B) for k in self.chains]
         self.wants_params = call["dparams"] is not None
         self.wants_dx = not self.first or call["dx"] is not None
-        self._plan_saved(call)
+        self.saved = SavedLists(call, BACKWARD_SAVED, self.chains, space, written=False)
         self._plan_weights(call)
         self._plan_recurrence(call)
         if self.wants_params:
-            self._plan_inputs(call)
+            self.inputs = LayerInputs(call, layer, space)
             self._plan_params(call)
         self._plan_dx(call)
-
-    def _plan_saved(self, call: Call) -> None:
-        """The activations are read where they lie if all lie alike; otherwise they are copied."""
-        dims, space = self.dims, self.space
-        metas = [call[name][k] for name in CONTRACT_NAMES.values() for k in self.chains]
-        self.saved_strides: Strides = metas[0].strides
-        self.saved_copies: dict[str, tuple[PlannedMove, Piece]] = {}
-        if len({meta.strides for meta in metas}) == 1:
-            return
-        shape = (dims.T, dims.N, dims.H)
-        self.saved_strides = (dims.N * dims.H, dims.H, 1)
-        for name in CONTRACT_NAMES.values():
-            sources = tuple(call[name][k].strides for k in self.chains)
-            move = Move(shape, (self.saved_strides,) * dims.D, sources, space.dtype, space.dtype, clean=False)
-            copy = space.scratch.tensor((dims.D, *shape), space.dtype)
-            self.saved_copies[name] = (move.planned(space.device), copy)
 
     def _plan_weights(self, call: Call) -> None:
         """w_hh as [H, 4H], so that the recurrence reads along the gates; w_ih of both directions below each other."""
@@ -91,43 +74,38 @@ class BackwardLayer:
         problem = Problem(
             dims, space.dtype, space.device, forward=False, present=frozenset(present),
             strides={
-                "saved": self.saved_strides,
+                "saved": self.saved.strides,
                 "c_init": call["hx"][1].strides,
                 "dy": (t, n, dims.H * u, u),
                 **{name: (0, 0, 0) if call[name] is None else call[name].strides for name in STATES},
                 "delta": rows.within(dims.D * 4 * dims.H)[:2],
             },
             anew=space.anew.flags if space.anew else None,
+            packed=space.packed,
         )  # fmt: skip
         choice = choose(problem, split_delta=space.splits)
         self.delta = None if build.leaves_delta_split(choice) else space.reserve_delta()
         self.recurrence: Recurrence = build.backward(
             problem, choice, space.scratch, space.w_hh, self.delta, space.delta_split
         )
+        if space.packed is not None:
+            space.packed.clear_tails(self._summed())
 
-    def _plan_inputs(self, call: Call) -> None:
-        """The other operand of the weight gradients: a row is [h of the forward chain | x | h of the reverse chain]."""
-        dims, rows, space = self.dims, self.rows, self.space
-        dtypes, masked = (space.dtype, space.dtype), dims.variable
-        into = rows.within(space.inputs_width)
-        shape = (dims.T, dims.N, dims.H)
-        states = tuple(call["h"][k].strides for k in self.chains)
-        initial = (call["hx"][0].strides[1:],) * dims.D
-        move = Move(shape, (into,) * dims.D, states, *dtypes, initial, masked=masked, reset=space.anew is not None)
-        self.move_h = move.planned(space.device)
-        if self.first:
-            move = Move((dims.T, dims.N, dims.I), (into,), (rows.of(call["input"]),), *dtypes, masked=masked)
-        else:
-            below = tuple(call["h"][k - dims.D].strides for k in self.chains)
-            move = Move(shape, (into,) * dims.D, below, *dtypes, masked=masked)
-        self.move_x = move.planned(space.device)
-        by_rows = self.recurrence.row_amax is not None
-        width = dims.D * dims.H + self.features
-        self.inputs_split = space.split(rows.count, width, space.inputs_width, by_rows=by_rows)
+    def _summed(self) -> Iterator[tuple[Piece, int]]:
+        """What weight gradients and bias gradients sum over all rows, and what adds nothing."""
+        split, row_amax = self.space.delta_split, self.recurrence.row_amax
+        if self.delta is not None:
+            yield self.delta, 0
+        elif split is not None and row_amax is not None:
+            yield from ((split.high, 0), (split.low, 0), (row_amax, LEAST_AMAX.value))
 
     def _plan_params(self, call: Call) -> None:
         dims, space = self.dims, self.space
         width = dims.H + self.features
+        by_rows = self.recurrence.row_amax is not None
+        self.inputs_split = space.split(
+            self.rows.count, dims.D * dims.H + self.features, space.inputs_width, by_rows=by_rows
+        )
         metas = [[call["dparams"][k] for k in p] for p in self.params]
         gates, split_k = 4 * dims.H, space.split_k[width]
         self.dw_products = [
@@ -169,8 +147,8 @@ class BackwardLayer:
         if not is_matrix or masked or space.splits:
             self.dx_piece = space.reserve_product(self.features)
             self.move_dx = Move(
-                (dims.T, dims.N, self.features), ((t, n, feature),), (rows.within(self.features),), space.dtype,
-                space.dtype, clean=False, masked=masked, scaled=self._scales(Scales.ROWS),
+                rows.shape(self.features), ((t, n, feature),), (rows.within(self.features),), space.dtype,
+                space.dtype, clean=False, masked=masked, fills=not rows.packed, scaled=self._scales(Scales.ROWS),
             ).planned(space.device)  # fmt: skip
 
     def describe(self) -> str:
@@ -191,19 +169,11 @@ class BackwardLayer:
             self._params(given, workspace, delta)
         if self.wants_dx:
             dx = given["dx"] if self.first else space.between.view(workspace)
-            self._dx(w_ih, dx, given["batch_sizes"], workspace, delta)
+            self._dx(w_ih, dx, space.with_data(given, workspace), workspace, delta)
 
     def _operands(self, given: Given, workspace: torch.Tensor) -> dict[str, Any]:
         """What the recurrence is given; states begin with those of the layer's first chain."""
-        operands: dict[str, Any] = {}
-        for name, contract_name in CONTRACT_NAMES.items():
-            tensors = [given[contract_name][k] for k in self.chains]
-            if contract_name in self.saved_copies:
-                move, piece = self.saved_copies[contract_name]
-                copies = list(piece.view(workspace))
-                move(copies, tensors)
-                tensors = copies
-            operands[f"{name}0"], operands[f"{name}1"] = tensors[0], tensors[-1]
+        operands = self.saved.operands(given, workspace)
         operands["c_init"] = advanced(given["hx"][1], self.chains[0])
         operands["dy"] = given["dy"] if self.last else placed(self.space.between, workspace)
         for name in STATES:
@@ -222,7 +192,7 @@ class BackwardLayer:
     def _params(self, given: Given, workspace: torch.Tensor, delta: Factor) -> None:
         dims, space, dparams = self.dims, self.space, given["dparams"]
         gates, width = 4 * dims.H, dims.H + self.features
-        inputs = self._inputs(given, workspace)
+        inputs = self.inputs(given, workspace)
         split_k = space.split_k[width]
         dw = space.dw.view(workspace)[: dims.D * split_k * gates * width].view(dims.D, split_k, gates, width)
         row_amax = self.recurrence.row_amax
@@ -244,27 +214,11 @@ class BackwardLayer:
         if dims.B == 2:
             self.bias_gradients(workspace, self.delta, [dparams[k] for p in self.params for k in p[2:]])
 
-    def _inputs(self, given: Given, workspace: torch.Tensor) -> torch.Tensor:
-        """[h of the forward chain | x | h of the reverse chain], copied."""
-        dims, sizes = self.dims, given["batch_sizes"]
-        inputs = self.space.inputs.view(workspace)
-        middle = inputs[:, dims.H :]
-        ends = [inputs, inputs[:, dims.H + self.features :]][: dims.D]
-        states = [given["h"][k] for k in self.chains]
-        anew = None if self.space.anew is None else placed(self.space.anew.flags, workspace)
-        self.move_h(ends, states, [advanced(given["hx"][0], k) for k in self.chains], sizes, anew)
-        if self.first:
-            self.move_x([middle], [given["input"]], batch_sizes=sizes)
-        else:
-            below = [given["h"][k - dims.D] for k in self.chains]
-            self.move_x([middle, middle[:, dims.H :]][: dims.D], below, batch_sizes=sizes)
-        return inputs
-
     def _dx(
         self,
         weights: Sequence[torch.Tensor],
         dx: torch.Tensor,
-        sizes: torch.Tensor | None,
+        sizes: Any,
         workspace: torch.Tensor,
         delta: Factor,
     ) -> None:

@@ -13,22 +13,19 @@ from aclgrad.gpu.addresses import advanced, placed
 from aclgrad.gpu.operands import Given
 from aclgrad.gpu.products import multiply
 
-from ..dims import SAVED, LstmDims
 from .bias import BiasSum
 from .moves import Move, PlannedMove, Strides
 from .problem import FORWARD_SAVED, Problem
 from .recurrence.build import ForwardRecurrence
+from .saved import SavedLists
 from .workspace import ForwardWorkspace
-
-CONTRACT_NAMES = {name: "j" if name == "g" else name for name in FORWARD_SAVED}
-"""Of the activations that the recurrence saves."""
 
 
 class ForwardLayer:
     """The forward pass of one layer, both directions."""
 
     def __init__(self, call: Call, layer: int, space: ForwardWorkspace) -> None:
-        dims: LstmDims = call.dims
+        dims = space.dims
         self.dims, self.layer, self.space = dims, layer, space
         self.first, self.last = layer == 0, layer == dims.L - 1
         self.features = dims.layer_input(layer)
@@ -37,7 +34,8 @@ class ForwardLayer:
         self.has_hx = bool(call["hx"])
         self._plan_input(call)
         self._plan_weights(call)
-        self._plan_saved(call)
+        saves = call["h"] is not None
+        self.saved = SavedLists(call, FORWARD_SAVED, self.chains, space, written=True) if saves else None
         self._plan_recurrence(call)
 
     def _plan_input(self, call: Call) -> None:
@@ -48,11 +46,11 @@ class ForwardLayer:
         if self.first:
             t, n, feature = rows.of(call["input"])
             inner, outer, size = (t, n, dims.T) if rows.by_batch else (n, t, dims.N)
-            if outer == inner * size and _is_matrix((inner, feature), self.features):
+            if outer == inner * size and _is_matrix((inner, feature), self.features) and not rows.packed:
                 self.x_strides = (inner, 1)
-            else:
-                shape, into = (dims.T, dims.N, dims.I), (rows.within(dims.I),)
-                move = Move(shape, into, ((t, n, feature),), space.dtype, space.dtype, clean=False)
+            else:  # packed rows are fewer than those of a launch
+                into, of = (rows.within(dims.I),), ((t, n, feature),)
+                move = Move(rows.shape(dims.I), into, of, space.dtype, space.dtype, clean=False, masked=rows.packed)
                 self.move_x = move.planned(space.device)
                 self.x_copy = space.scratch.tensor((rows.count, dims.I), space.dtype)
         gates = dims.D * 4 * dims.H
@@ -81,37 +79,17 @@ class ForwardLayer:
         targets, sources = ((0, *into),) * len(strides), tuple((0, *of) for of in strides)
         return Move((1, rows, width), targets, sources, space.dtype, space.dtype, clean=False).planned(space.device)
 
-    def _plan_saved(self, call: Call) -> None:
-        """The activations are written where they are wanted if all lie alike; otherwise they are copied there."""
-        dims, space = self.dims, self.space
-        self.saved_strides: Strides = (0, 0, 0)
-        self.saved_copies: dict[str, tuple[PlannedMove, Piece]] = {}
-        self.saves = call["h"] is not None
-        if not self.saves:
-            return
-        metas = [call[name][k] for name in SAVED for k in self.chains]
-        self.saved_strides = metas[0].strides
-        if len({meta.strides for meta in metas}) == 1:
-            return
-        shape = (dims.T, dims.N, dims.H)
-        self.saved_strides = (dims.N * dims.H, dims.H, 1)
-        for name in SAVED:
-            targets = tuple(call[name][k].strides for k in self.chains)
-            move = Move(shape, targets, (self.saved_strides,) * dims.D, space.dtype, space.dtype, clean=False)
-            copy = space.scratch.tensor((dims.D, *shape), space.dtype)
-            self.saved_copies[name] = (move.planned(space.device), copy)
-
     def _plan_recurrence(self, call: Call) -> None:
         dims, rows, space = self.dims, self.space.rows, self.space
         t, n, u = rows.within(dims.D * dims.H)
         if self.last:
-            t, n, u = call["output"].strides if dims.variable else rows.of(call["output"])
+            t, n, u = rows.of_output(call["output"])
         h_init, c_init = (meta.strides for meta in call["hx"]) if self.has_hx else ((0, 0, 0),) * 2
         groups = {
             ("x_amax", "w_ih_amax"): self.input_product is not None,
             ("bias",): dims.B == 2,
             ("h0_product", "h_init", "c_init"): self.has_hx,
-            ("saved",): self.saves,
+            ("saved",): self.saved is not None,
             ("batch_sizes",): dims.variable,
         }
         problem = Problem(
@@ -124,9 +102,10 @@ class ForwardLayer:
                 "output": (t, n, dims.H * u, u),
                 "hy": call["hy"].strides,
                 "cy": call["cy"].strides,
-                "saved": self.saved_strides,
+                "saved": self.saved.strides if self.saved else (0, 0, 0),
             },
             anew=space.anew.flags if space.anew else None,
+            packed=space.packed,
         )  # fmt: skip
         self.recurrence = ForwardRecurrence(problem, space.scratch)
 
@@ -148,11 +127,12 @@ class ForwardLayer:
             operands["h_init"], operands["c_init"] = (advanced(state, self.chains[0]) for state in given["hx"])
         operands["output"] = given["output"] if self.last else placed(space.between, workspace)
         operands["hy"], operands["cy"] = (advanced(given[name], self.chains[0]) for name in ("hy", "cy"))
-        operands |= self._saved(given, workspace)
+        if self.saved is not None:
+            operands |= self.saved.operands(given, workspace)
         operands["batch_sizes"] = given["batch_sizes"]
         self.recurrence(workspace, operands)
-        for name, (move, piece) in self.saved_copies.items():
-            move([given[name][k] for k in self.chains], list(piece.view(workspace)))
+        if self.saved is not None:
+            self.saved.hand_over(given, workspace)
 
     def _gates(self, given: Given, workspace: torch.Tensor) -> dict[str, Any]:
         """What the layer's input gives the gates of all steps, and the amaxes whose scales are in it."""
@@ -164,7 +144,7 @@ class ForwardLayer:
             x = given["input"].as_strided((space.rows.count, self.features), self.x_strides)
         else:
             x = self.x_copy.view(workspace)
-            self.move_x([x], [given["input"]])
+            self.move_x([x], [given["input"]], batch_sizes=space.row_count(workspace))
         gates, product = space.gates.view(workspace), self.input_product
         if product is not None:
             product(gates, x, w_ih.view(self.features, -1), workspace)
@@ -212,17 +192,6 @@ class ForwardLayer:
         for d in range(self.dims.D):
             multiply(product[d], h0[d], w_hh[d * rows : (d + 1) * rows].t())
         return product
-
-    def _saved(self, given: Given, workspace: torch.Tensor) -> dict[str, Any]:
-        """Where the recurrence writes what it saves."""
-        operands: dict[str, Any] = {}
-        for name, contract_name in CONTRACT_NAMES.items() if self.saves else ():
-            if contract_name in self.saved_copies:
-                tensors = list(self.saved_copies[contract_name][1].view(workspace))
-            else:
-                tensors = [given[contract_name][k] for k in self.chains]
-            operands[f"{name}0"], operands[f"{name}1"] = tensors[0], tensors[-1]
-        return operands
 
 
 def _is_matrix(strides: Strides, width: int) -> bool:

@@ -37,8 +37,8 @@ Strides = tuple[int, ...]
 @jit
 def copy(
     target_ptr, source_ptr, initial_ptr, batch_sizes_ptr, anew_ptr, amax0_ptr, amax1_ptr, T, N, C, target_strides,
-    source_strides, initial_strides, split_stride, t_shift, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr,
-    BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    source_strides, initial_strides, split_stride, t_shift, CLEAN: tl.constexpr, FILLS: tl.constexpr,
+    SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One tile of one copy; row r is (t, n) = (r // N, r % N). A chain's source of step t is step t + t_shift."""
     across = tl.cdiv(C, COLUMNS)
@@ -51,7 +51,8 @@ def copy(
     if batch_sizes_ptr is not None:
         wanted = inside & (tl.load(batch_sizes_ptr + t, mask=inside, other=0) > n)
     if anew_ptr is not None:
-        wanted = wanted & (tl.load(anew_ptr + t * N + n, mask=inside, other=0) == 0)
+        reverse = (t_shift + 1) // 2
+        wanted = wanted & (((tl.load(anew_ptr + t * N + n, mask=inside, other=0) >> reverse) & 1) == 0)
     if initial_ptr is None:
         at = source_ptr + t * source_strides[0] + n * source_strides[1] + columns * source_strides[2]
         value = tl.load(at, mask=wanted, other=0.0).to(tl.float32)
@@ -80,43 +81,62 @@ def copy(
     if CLEAN:
         value = undefined_if_infinite(value)
     at = target_ptr + t * target_strides[0] + n * target_strides[1] + columns * target_strides[2]
-    tl.store(at, value.to(target_ptr.dtype.element_ty), mask=inside)
+    tl.store(at, value.to(target_ptr.dtype.element_ty), mask=inside if FILLS else wanted)
 
 
 @jit
 def copy_pair(
     target0_ptr, target1_ptr, source0_ptr, source1_ptr, initial0_ptr, initial1_ptr, batch_sizes_ptr, anew_ptr,
     amax0_ptr, amax1_ptr, T, N, C, target0_strides, target1_strides, source0_strides, source1_strides, initial0_strides,
-    initial1_strides, split_stride, CLEAN: tl.constexpr, SPLIT_K: tl.constexpr, BY_ROWS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    initial1_strides, split_stride, CLEAN: tl.constexpr, FILLS: tl.constexpr, SPLIT_K: tl.constexpr,
+    BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Both copies of a move, by the grid's second axis; a shifted one is of the forward, then of the reverse chain."""
-    if anew_ptr is not None:
-        anew_ptr += tl.program_id(1).to(tl.int64) * T * N
     if tl.program_id(1) == 0:
         copy(
             target0_ptr, source0_ptr, initial0_ptr, batch_sizes_ptr, anew_ptr, amax0_ptr, amax1_ptr, T, N, C,
-            target0_strides, source0_strides, initial0_strides, split_stride, -1, CLEAN, SPLIT_K, BY_ROWS, ROWS,
+            target0_strides, source0_strides, initial0_strides, split_stride, -1, CLEAN, FILLS, SPLIT_K, BY_ROWS, ROWS,
             COLUMNS,
         )  # fmt: skip
     else:
         copy(
             target1_ptr, source1_ptr, initial1_ptr, batch_sizes_ptr, anew_ptr, amax0_ptr, amax1_ptr, T, N, C,
-            target1_strides, source1_strides, initial1_strides, split_stride, 1, CLEAN, SPLIT_K, BY_ROWS, ROWS, COLUMNS,
+            target1_strides, source1_strides, initial1_strides, split_stride, 1, CLEAN, FILLS, SPLIT_K, BY_ROWS, ROWS,
+            COLUMNS,
         )  # fmt: skip
 
 
 class Rows:
-    """How (t, n) is counted through: time-major, or batch-major where `input`, `dy` and `dx` are."""
+    """How (t, n) is counted through: time-major, or batch-major where `input`, `dy` and `dx` are.
+
+    Packed rows follow each other: a time's stride is that of a row, see `recurrence/rows.py`. For a move they are those
+    of a single step.
+    """
 
     def __init__(self, dims: LstmDims) -> None:
-        self.count = dims.T * dims.N
+        self.count, self.packed = dims.rows, dims.total is not None
         self.by_batch = dims.batch_first and not dims.variable
-        self.t, self.n = (1, dims.T) if self.by_batch else (dims.N, 1)
-        self.batch, self.variable = dims.N, dims.variable
+        self.t, self.n = (1, dims.T) if self.by_batch else (1 if self.packed else dims.N, 1)
+        self.steps, self.batch = (1, self.count) if self.packed else (dims.T, dims.N)
+        self.apart = 1 if self.packed else dims.N  # rows from a time's place to the next one's, time-major
+        self.variable = dims.variable
+
+    def shape(self, width: int) -> tuple[int, int, int]:
+        """What a move of all rows moves."""
+        return (self.steps, self.batch, width)
+
+    def of_list(self, meta: Meta) -> Strides:
+        """Strides (t, n, unit) of a saved activation, which is time-major."""
+        return (meta.strides[0], *meta.strides) if self.packed else meta.strides
+
+    def of_output(self, meta: Meta) -> Strides:
+        """Strides (t, n, feature) of the output."""
+        return meta.strides if self.variable and not self.packed else self.of(meta)
 
     def of(self, meta: Meta) -> Strides:
         """Strides (t, n, feature) of a tensor shaped as `input`."""
+        if self.packed:
+            return (meta.strides[0], *meta.strides)
         if self.variable:
             return (self.batch * meta.strides[0], *meta.strides)
         first, second, feature = meta.strides
@@ -141,9 +161,9 @@ class Move:
     """[T, N, C] from each source to its target, with their strides in elements.
 
     `initial` are the strides of the initial states of a shifted move, `clean` makes infinities NaN, `masked` writes
-    zeros where `batch_sizes` says that there is no data, `reset` where a step starts anew, `scaled` tells which scales
-    of two operands are taken off their product, `split_k` how many sources, `split_stride` elements from each other,
-    are added.
+    zeros where `batch_sizes` says that there is no data, unless it `fills` nothing there, `reset` where a step starts
+    anew, `scaled` tells which scales of two operands are taken off their product, `split_k` how many sources,
+    `split_stride` elements from each other, are added.
     """
 
     shape: tuple[int, int, int]
@@ -154,6 +174,7 @@ class Move:
     initial: tuple[Strides, ...] = ()
     clean: bool = True
     masked: bool = False
+    fills: bool = True
     reset: bool = False
     scaled: Scales = Scales.NONE
     split_k: int = 1
@@ -175,8 +196,8 @@ class Move:
             "split_stride": self.split_stride,
         }  # fmt: skip
         constants = {
-            "CLEAN": self.clean, "SPLIT_K": self.split_k, "BY_ROWS": self.scaled is Scales.ROWS, "ROWS": rows,
-            "COLUMNS": columns,
+            "CLEAN": self.clean, "FILLS": self.fills, "SPLIT_K": self.split_k,
+            "BY_ROWS": self.scaled is Scales.ROWS, "ROWS": rows, "COLUMNS": columns,
         }  # fmt: skip
         return PlannedMove(
             NamedKernel(

@@ -1,137 +1,235 @@
-"""Packed sequences on a GPU: padded to [T, N, ·] in the workspace, computed as such, and packed again.
+"""Packed sequences: the rows of a time follow those of the time before, and nothing is padded.
 
-That is as much memory and time as the longest sequence has steps for all of them. `nn.LSTM` pads them itself there,
-where the activations that a forward pass saves may stay as they are for the gradient.
+How many rows there are, and where those of a time begin, is another thing in every batch. So a plan serves all numbers
+of rows that round alike (`core/rows.py`): memory and launches are for the rounded number, and a call first writes down,
+in tables, what kernels look up. Rows beyond the last are zeros wherever a product or a sum would take them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
+import triton
+import triton.language as tl
 
-from aclgrad.core.backends import Launch
 from aclgrad.core.memory import Piece, Scratch
-from aclgrad.core.meta import Meta, contiguous_strides
-from aclgrad.core.plan import Operator
+from aclgrad.core.rows import rounded_rows
 from aclgrad.core.spec import Call
+from aclgrad.gpu.addresses import placed
+from aclgrad.gpu.launch import jit
+from aclgrad.gpu.maths import undefined_if_infinite
+from aclgrad.gpu.operands import Given, NamedKernel, Operand, RowsKernel
 
-from ..dims import SAVED, LstmDims
+from ..dims import LstmDims
 
-STARTS = {"h": 0, "c": 1}
-"""Which state stands where sequences have no data: the reverse direction starts from there."""
+if TYPE_CHECKING:
+    from .workspace import Workspace
 
+TIMES, BLOCK, TILE_ROWS, TILE_COLUMNS = 1024, 1024, 16, 128
+"""Times that `find_starts` takes at once, rows of a program of `find_times`, and the tile of a program of others."""
 
-@dataclass(frozen=True)
-class Padded:
-    """A tensor of packed rows, or one of a list of them, and its place in the workspace, [T·N, ·]."""
-
-    name: str
-    member: int | None
-    piece: Piece
-
-    def of(self, values: dict[str, Any]) -> torch.Tensor:
-        """The tensor of packed rows."""
-        found: torch.Tensor = values[self.name] if self.member is None else values[self.name][self.member]
-        return found
+TAIL_PROGRAMS = 64
 
 
-@dataclass(frozen=True)
-class Handle:
-    """What stands for a tensor where a call is judged."""
+def launch_dims(call: Call) -> LstmDims:
+    """The sizes that a launch is made for: of packed sequences the rounded number of rows."""
+    dims: LstmDims = call.dims
+    return dims if dims.total is None else dims._replace(total=rounded_rows(dims.total))
 
-    meta: Meta
+
+@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator, unused-ignore]
+def find_starts(
+    starts_ptr, counts_ptr, batch_sizes_ptr, rows, T, N, batch_sizes_stride, BLOCK: tl.constexpr
+):  # fmt: skip
+    """The first row of each time and behind the last one the number of all; and how many rows each time has.
+
+    Both tables begin one entry earlier, at a time without rows, and the counts end at one. Counts that make no sense
+    lead to no row that is not there.
+    """
+    tl.store(starts_ptr - 1, 0)
+    tl.store(starts_ptr, 0)
+    tl.store(counts_ptr - 1, 0)
+    tl.store(counts_ptr + T, 0)
+    before = tl.zeros((), tl.int64)
+    first = 0
+    while first < T:
+        t = first + tl.arange(0, BLOCK)
+        sizes = tl.load(batch_sizes_ptr + t * batch_sizes_stride, mask=t < T, other=0)
+        sizes = tl.minimum(tl.maximum(sizes, 0), N).to(tl.int64)
+        ends = before + tl.cumsum(sizes, 0)
+        begins = tl.minimum(ends - sizes, rows)
+        ends = tl.minimum(ends, rows)
+        tl.store(starts_ptr + 1 + t, ends, mask=t < T)
+        tl.store(counts_ptr + t, ends - begins, mask=t < T)
+        before += tl.sum(sizes, 0)
+        first += BLOCK
 
 
-class PaddedLaunch:
-    """Phase two: pad, compute, pack."""
+@jit
+def find_times(times_ptr, starts_ptr, T, capacity, BLOCK: tl.constexpr):
+    """The time of each row, T of those that are not there: how many times end at it or before."""
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    low = tl.zeros((BLOCK,), tl.int32)
+    high = low + T
+    left = T
+    while left > 0:
+        middle = (low + high) // 2
+        open_ = low < high
+        ended = tl.load(starts_ptr + 1 + middle, mask=open_, other=0) <= row
+        low = tl.where(open_ & ended, middle + 1, low)
+        high = tl.where(open_ & (ended == 0), middle, high)
+        left = left // 2
+    tl.store(times_ptr + row, low, mask=row < capacity)
 
-    def __init__(self, call: Call, operator: Operator, make: Callable[[Call], Launch]) -> None:
-        dims: LstmDims = call.dims
-        self._steps, self._batch, self._names = dims.T, dims.N, tuple(call.spec.params)
-        scratch = Scratch()
-        padded = {name: self._pieces(name, call, scratch) for name in self._names}
-        self._inputs = [p for arg in call.spec.args for p in padded[arg.name]]
-        self._outputs = [p for name in call.spec.out_names for p in padded[name]]
-        self._inner, self._arguments = operator.spec, [arg.name for arg in operator.spec.args]
-        inner, _ = operator.judge([self._stand_in(call, name, padded[name]) for name in self._arguments])
-        outputs = {name: self._output(call, name, padded[name]) for name in operator.spec.out_names}
-        self._launch = make(Call(inner.spec, {**inner.values, **outputs}, strict=False))
-        self._scratch = scratch.reserve(self._launch.workspace)
-        self.workspace = scratch.size
 
-    def _pieces(self, name: str, call: Call, scratch: Scratch) -> list[Padded]:
-        """Places for what has a row for every position."""
-        if name not in ("input", "dy", "dx", "output", "reset", *SAVED):
-            return []
-        metas = call.metas(name)
-        listed = not isinstance(call[name], Meta)
-        rows = self._steps * self._batch
-        pieces = [scratch.tensor((rows, *meta.shape[1:]), meta.dtype) for _, meta in metas]
-        return [Padded(name, k if listed else None, piece) for k, piece in enumerate(pieces)]
+@jit
+def clear_tail(target_ptr, starts_ptr, T, capacity, width, VALUE: tl.constexpr, COLUMNS: tl.constexpr):
+    """The same value in all elements of the rows of target [capacity, width] that are not there."""
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    row = tl.load(starts_ptr + T) + tl.program_id(0)
+    while row < capacity:
+        value = tl.full((COLUMNS,), VALUE, target_ptr.dtype.element_ty)
+        tl.store(target_ptr + row * width + column, value, mask=column < width)
+        row += tl.num_programs(0)
 
-    def _stand_in(self, call: Call, name: str, padded: Sequence[Padded]) -> Any:
-        """The argument of the call that is made, as its contract judges it."""
-        if padded:
-            handles = [Handle(self._meta(p, call.device)) for p in padded]
-            return handles if padded[0].member is not None else handles[0]
-        value = call[name]
-        if isinstance(value, Meta):
-            return Handle(value)
-        if name in ("hx", "params"):
-            return [Handle(member) for member in value]
-        return value
 
-    def _output(self, call: Call, name: str, padded: Sequence[Padded]) -> Any:
-        """The metadata of an output of the call that is made."""
-        metas = tuple(self._meta(p, call.device) for p in padded)
-        return call[name] if not metas else metas if padded[0].member is not None else metas[0]
+@jit
+def state_before(
+    target_ptr, source_ptr, initial_ptr, starts_ptr, times_ptr, counts_ptr, anew_ptr, T, capacity, C, target_row,
+    source_strides, initial_strides, t_shift, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """A tile of what rows start their step from: the state `t_shift` steps away, or where there is none the initial."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+    t = tl.load(times_ptr + row, mask=row < capacity, other=T)
+    there = t < T
+    n = row - tl.load(starts_ptr + t, mask=there, other=0)
+    begun = there & (n < tl.load(counts_ptr + t + t_shift, mask=there, other=0))
+    source = tl.load(starts_ptr + t + t_shift, mask=begun, other=0) + n
+    if anew_ptr is not None:
+        flags = tl.load(anew_ptr + row, mask=there, other=0)
+        kept = ((flags >> ((t_shift + 1) // 2)) & 1) == 0
+        begun = begun & kept
+        there = there & kept
+    inside = column < C
+    value = tl.load(
+        source_ptr + source[:, None] * source_strides[0] + column * source_strides[1], mask=begun[:, None] & inside,
+        other=0.0,
+    ).to(tl.float32)  # fmt: skip
+    initial = tl.load(
+        initial_ptr + n[:, None] * initial_strides[0] + column * initial_strides[1],
+        mask=(there & (begun == 0))[:, None] & inside, other=0.0,
+    ).to(tl.float32)  # fmt: skip
+    value = undefined_if_infinite(tl.where(begun[:, None], value, initial))
+    at = target_ptr + row[:, None] * target_row + column
+    tl.store(at, value.to(target_ptr.dtype.element_ty), mask=(row < capacity)[:, None] & inside)
 
-    def _meta(self, padded: Padded, device: torch.device) -> Meta:
-        shape = self._shape(padded)
-        return Meta(shape, contiguous_strides(shape), padded.piece.dtype, device)
 
-    def _shape(self, padded: Padded) -> tuple[int, ...]:
-        """Input and gradients keep their two dimensions, flags have no features, all others get three."""
-        if padded.name in ("input", "dy", "dx"):
-            return padded.piece.shape
-        return (self._steps, self._batch, *padded.piece.shape[1:])
+@jit
+def states_before(
+    target0_ptr, target1_ptr, source0_ptr, source1_ptr, initial0_ptr, initial1_ptr, starts_ptr, times_ptr, counts_ptr,
+    anew_ptr, T, capacity, C, target_row, source0_strides, source1_strides, initial_strides, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Of the forward direction, and where the grid's third axis has a second one of the reverse one."""
+    if tl.program_id(2) == 0:
+        state_before(
+            target0_ptr, source0_ptr, initial0_ptr, starts_ptr, times_ptr, counts_ptr, anew_ptr, T, capacity, C,
+            target_row, source0_strides, initial_strides, -1, ROWS, COLUMNS,
+        )  # fmt: skip
+    else:
+        state_before(
+            target1_ptr, source1_ptr, initial1_ptr, starts_ptr, times_ptr, counts_ptr, anew_ptr, T, capacity, C,
+            target_row, source1_strides, initial_strides, 1, ROWS, COLUMNS,
+        )  # fmt: skip
 
-    @torch.no_grad()
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Compute into the outputs."""
-        given = dict(zip(self._names, (*args, *outs), strict=True))
-        memory = given["input"].new_empty(0, dtype=torch.uint8) if workspace is None else workspace
-        rows = self._rows(given["batch_sizes"], given["input"].shape[0])
-        inner = {name: list(value) if isinstance(value, list | tuple) else value for name, value in given.items()}
-        for padded in (*self._inputs, *self._outputs):
-            view = padded.piece.view(memory)
-            if padded in self._inputs:
-                start = STARTS.get(padded.name)
-                if start is None:
-                    view.zero_()
-                else:
-                    view.view(self._steps, *given["hx"][start].shape[1:]).copy_(given["hx"][start][padded.member])
-                view.index_copy_(0, rows, padded.of(given))
-            if padded.member is None:
-                inner[padded.name] = view.view(self._shape(padded))
-            else:
-                inner[padded.name][padded.member] = view.view(self._shape(padded))
-        outputs = [inner[name] for name in self._inner.out_names]
-        self._launch([inner[name] for name in self._arguments], outputs, memory[self._scratch :])
-        for padded in self._outputs:
-            padded.of(given).copy_(padded.piece.view(memory).index_select(0, rows))
 
-    def _rows(self, batch_sizes: torch.Tensor, total: int) -> torch.Tensor:
-        """Where packed rows lie among the padded ones; nobody waits for the counts, and none leads out of memory."""
-        ends = batch_sizes.cumsum(0)
-        row = torch.arange(total, device=batch_sizes.device)
-        t = torch.searchsorted(ends, row, right=True).clamp_(max=max(self._steps - 1, 0))
-        n = (row - (ends - batch_sizes)[t]).clamp_(0, max(self._batch - 1, 0))
-        return t * self._batch + n
+class PackedRows:
+    """The tables of a call, in the workspace, and the launches that make them."""
 
-    def describe(self) -> str:
-        """In words."""
-        return f"padded to {self._steps} steps of {self._batch} sequences\n{self._launch.describe()}"
+    def __init__(self, call: Call, dims: LstmDims, scratch: Scratch) -> None:
+        self._dims, self.capacity, self._device = dims, dims.rows, call.device
+        self._starts, self._counts = (scratch.tensor((dims.T + 2,), torch.int64) for _ in range(2))
+        self._times = scratch.tensor((self.capacity,), torch.int32)
+        tables = self.tables()
+        self._find_starts = RowsKernel(
+            find_starts, (1,), call.device, (tables["starts"], tables["counts"], Operand.of(call, "batch_sizes")),
+            {"T": dims.T, "N": dims.N, "batch_sizes_stride": call["batch_sizes"].strides[0]}, {"BLOCK": TIMES},
+            unknown=True,
+        )  # fmt: skip
+        self._find_times = NamedKernel(
+            find_times, (triton.cdiv(self.capacity, BLOCK),), call.device, (tables["times"], tables["starts"]),
+            {"T": dims.T, "capacity": self.capacity}, {"BLOCK": BLOCK}, unknown=True,
+        )  # fmt: skip
+        self._tails: list[NamedKernel] = []
+
+    def tables(self) -> dict[str, Operand]:
+        """`starts` [T + 1], from which `counts` [T] follow, and `times` [capacity], as operands of kernels."""
+        return {
+            "starts": Operand.at("starts", self._starts, 1), "counts": Operand.at("counts", self._counts, 1),
+            "times": Operand.at("times", self._times),
+        }  # fmt: skip
+
+    def operands(self) -> list[Operand]:
+        """What recurrences are told of lengths."""
+        return [Operand.at("batch_sizes", self._counts, 1), Operand.at("starts", self._starts, 1)]
+
+    def count(self, workspace: torch.Tensor) -> Any:
+        """How many rows there are, where a move of all rows looks for how many there are at its only step."""
+        return placed(self._starts, workspace, 1 + self._dims.T)
+
+    def clear_tails(self, pieces: Iterable[tuple[Piece, int]]) -> None:
+        """Have the rows beyond the last hold a value in these pieces [capacity, ·], from the start of a call on."""
+        for piece, value in dict.fromkeys(pieces):
+            width = piece.nbytes // piece.dtype.itemsize // max(self.capacity, 1)
+            self._tails.append(
+                NamedKernel(
+                    clear_tail, (min(self.capacity, TAIL_PROGRAMS), triton.cdiv(width, BLOCK)), self._device,
+                    (Operand.at("target", piece), self.tables()["starts"]),
+                    {"T": self._dims.T, "capacity": self.capacity, "width": width}, {"VALUE": value, "COLUMNS": BLOCK},
+                    unknown=True,
+                )
+            )  # fmt: skip
+
+    def __call__(self, given: Given, workspace: torch.Tensor) -> None:
+        """Make the tables, and clear what they say has no rows."""
+        self._find_starts(given, workspace, given["input"].shape[0])
+        self._find_times({}, workspace)
+        for clear in self._tails:
+            clear({}, workspace)
+
+
+class PackedStates:
+    """h that each row starts its step from, of both directions, written side by side."""
+
+    def __init__(
+        self, space: Workspace, target_row: int, sources: Sequence[tuple[int, ...]], initial: tuple[int, ...]
+    ) -> None:
+        """Strides: of a row of the targets, of both sources (row, unit), of the initial states (row, unit)."""
+        packed, dims = space.packed, space.dims
+        assert packed is not None
+        tables = packed.tables()
+        names = ("target0", "target1", "source0", "source1", "initial0", "initial1")
+        grid = (triton.cdiv(packed.capacity, TILE_ROWS), triton.cdiv(dims.H, TILE_COLUMNS), dims.D)
+        self._kernel = NamedKernel(
+            states_before, grid, space.device,
+            (
+                *(Operand(name, space.dtype) for name in names),
+                *(tables[name] for name in ("starts", "times", "counts")),
+                Operand.at("anew", space.anew.flags if space.anew else None),
+            ),
+            {
+                "T": dims.T, "capacity": packed.capacity, "C": dims.H, "target_row": target_row,
+                "source0_strides": sources[0], "source1_strides": sources[-1], "initial_strides": initial,
+            },
+            {"ROWS": TILE_ROWS, "COLUMNS": TILE_COLUMNS}, unknown=True,
+        )  # fmt: skip
+
+    def __call__(
+        self, workspace: torch.Tensor, targets: Sequence[Any], sources: Sequence[Any], initial: Sequence[Any]
+    ) -> None:
+        """Copy."""
+        pairs = {"target": targets, "source": sources, "initial": initial}
+        self._kernel({f"{name}{k}": pair[-k] for name, pair in pairs.items() for k in (0, 1)}, workspace)

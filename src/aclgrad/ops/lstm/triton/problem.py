@@ -15,6 +15,7 @@ from aclgrad.gpu.products import allows_tf32
 from ..dims import LstmDims
 from .fp16_split.split import aligned
 from .moves import Strides
+from .packed import PackedRows
 
 BACKWARD_SAVED = ("i", "f", "g", "o", "tanhc", "c")
 FORWARD_SAVED = ("i", "g", "f", "o", "h", "c", "tanhc")
@@ -34,7 +35,7 @@ class Recurrence(Protocol):
 
     @property
     def row_amax(self) -> Piece | None:
-        """[T · N]: the amax of each row of the gate gradients, if they are left split with a scale for each row."""
+        """[rows]: the amax of each row of the gate gradients, if they are left split with a scale for each row."""
 
     def __call__(self, workspace: torch.Tensor, given: Given) -> None:
         """Compute; the operands that do not lie in the recurrence's own workspace are given by name."""
@@ -49,7 +50,8 @@ class Problem:
 
     `present` names the optional operands that are there. `strides` are those of operands by name, in the order of the
     kernels' parameters: (step, row) of gates or gate gradients, (direction, row, unit) of states, (step, row, unit) of
-    saved activations, (step, row, direction, unit) of dy or the output. `anew` has which rows start a step from zeros.
+    saved activations, (step, row, direction, unit) of dy or the output. `anew` has which rows start a step from zeros,
+    `packed` where those of a step lie.
     """
 
     dims: LstmDims
@@ -59,6 +61,7 @@ class Problem:
     present: frozenset[str]
     strides: Mapping[str, Strides]
     anew: Piece | None = None
+    packed: PackedRows | None = None
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -101,7 +104,7 @@ class Problem:
             *(Operand(f"{name}{direction}", self.dtype) for direction in (0, 1) for name in BACKWARD_SAVED),
             Operand("c_init", self.dtype),
             *(self._optional(name, self.dtype) for name in ("dy", "dh", "dc", "dh_prev", "dc_prev")),
-            self._optional("batch_sizes", torch.int64),
+            *self._lengths(),
         ]
 
     def _given_forward(self, precise: bool) -> list[Operand]:
@@ -123,8 +126,14 @@ class Problem:
                 for direction in (0, 1)
                 for name in FORWARD_SAVED
             ),
-            self._optional("batch_sizes", torch.int64),
+            *self._lengths(),
         ]
+
+    def _lengths(self) -> list[Operand]:
+        """How many rows a step has, and where they lie."""
+        if self.packed is not None:
+            return self.packed.operands()
+        return [self._optional("batch_sizes", torch.int64), Operand("starts", None)]
 
     def _optional(self, name: str, dtype: torch.dtype) -> Operand:
         return Operand(name, dtype if name in self.present else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,26 +10,44 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.spec import Call
 from aclgrad.gpu.devices import is_hopper
 from aclgrad.gpu.launch import INTERPRETING
+from aclgrad.gpu.operands import Given
 
-from ..dims import LstmDims
 from .anew import starts_anew
 from .fp16_split.input_product import InputProducts
 from .fp16_split.products import best_split_k, worth_splitting
 from .fp16_split.split import ALIGN, SplitMatrix, aligned
 from .moves import Rows
+from .packed import PackedRows, launch_dims
 
 if TYPE_CHECKING:
     from .fp16_split.hopper_product import HopperProduct
 
 
-class ForwardWorkspace:
+class Workspace:
+    """What both passes have: sizes, and what says where rows lie and which start a step from zeros."""
+
+    def __init__(self, call: Call, scratch: Scratch) -> None:
+        self.dims = launch_dims(call)
+        self.scratch, self.dtype, self.device = scratch, call.tensor("input").dtype, call.device
+        self.rows = Rows(self.dims)
+        self.packed = None if self.dims.total is None else PackedRows(call, self.dims, scratch)
+        self.anew = starts_anew(call, self.dims, scratch, self.packed)
+
+    def row_count(self, workspace: torch.Tensor) -> Any:
+        """Of packed sequences, how many rows there are, for moves of all rows; see `Rows`."""
+        return None if self.packed is None else self.packed.count(workspace)
+
+    def with_data(self, given: Given, workspace: torch.Tensor) -> Any:
+        """What tells moves which rows there are: how many of each step, or how many packed ones in all."""
+        return given["batch_sizes"] if self.packed is None else self.packed.count(workspace)
+
+
+class ForwardWorkspace(Workspace):
     """The forward pass's."""
 
     def __init__(self, call: Call, scratch: Scratch) -> None:
-        dims: LstmDims = call.dims
-        self.scratch, self.dtype, self.device = scratch, call.tensor("input").dtype, call.device
-        self.rows = Rows(dims)
-        self.anew = starts_anew(call, scratch)
+        super().__init__(call, scratch)
+        dims = self.dims
         float32 = self.dtype == torch.float32
         gates, widest = dims.D * 4 * dims.H, max(dims.layer_input(k) for k in range(dims.L))
         self.gates = scratch.tensor((self.rows.count, gates), torch.float32)
@@ -40,17 +58,18 @@ class ForwardWorkspace:
         self.h0_product = scratch.tensor((dims.D, dims.N, 4 * dims.H), torch.float32) if call["hx"] else None
         self.h0 = scratch.tensor((dims.D, dims.N, dims.H), self.dtype) if call["hx"] else None
         self.between = scratch.tensor((self.rows.count, dims.D * dims.H if dims.L > 1 else 0), self.dtype)
+        if self.packed is not None and dims.L > 1:
+            self.packed.clear_tails([(self.between, 0)])
         self.input_products = InputProducts(scratch, self.device, self.dtype)
 
 
-class BackwardWorkspace:
+class BackwardWorkspace(Workspace):
     """The gradient's. With `splits`, the operands of its large products are split."""
 
     def __init__(self, call: Call, scratch: Scratch) -> None:
-        dims: LstmDims = call.dims
-        self.scratch, self.dtype, self.device = scratch, call.tensor("input").dtype, call.device
-        rows, gates, widest = dims.T * dims.N, dims.D * 4 * dims.H, max(dims.layer_input(k) for k in range(dims.L))
-        self.anew = starts_anew(call, scratch)
+        super().__init__(call, scratch)
+        dims, rows = self.dims, self.rows.count
+        gates, widest = dims.D * 4 * dims.H, max(dims.layer_input(k) for k in range(dims.L))
         self.w_hh = scratch.tensor((dims.D, dims.H, 4 * dims.H), self.dtype)
         self.w_ih = scratch.tensor((gates * widest,), self.dtype)
         self.inputs_width = aligned(dims.D * dims.H + widest)

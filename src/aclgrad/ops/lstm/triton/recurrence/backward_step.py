@@ -11,6 +11,11 @@ from triton.experimental.gluon import language as gl
 
 from aclgrad.ops._shared import lstm_gates_triton
 
+from . import rows
+
+place_of, with_data, starts_anew = (
+    gluon.jit(function.fn) for function in (rows.place_of, rows.with_data, rows.starts_anew)
+)
 gate_gradients = gluon.jit(lstm_gates_triton.gate_gradients.fn)
 STEPS_PER_SUM = gl.constexpr(64)
 """Steps whose gate gradients are summed before they are added to what was summed before."""
@@ -18,30 +23,30 @@ STEPS_PER_SUM = gl.constexpr(64)
 
 @gluon.jit
 def load_step(
-    i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr, dy_ptr, t, t_prev, is_first, saved_offset, dy_offset, inside,
-    saved_t_stride, dy_t_stride,
+    i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr, dy_ptr, t, t_prev, is_first, n, saved_offset, dy_offset, inside,
+    saved_t_stride, dy_t_stride, batch_sizes_ptr, starts_ptr, c_init=0.0,
 ):  # fmt: skip
-    """What step t reads of its saved activations and of dy; c_prev is that of step `t_prev`, if there is one."""
-    here = t.to(gl.int64) * saved_t_stride
-    prev = t_prev.to(gl.int64) * saved_t_stride
+    """What step t reads of its saved activations and of dy; c_prev is that of step `t_prev`, if there is one.
+
+    A packed row that has no step before has `c_init` for c_prev.
+    """
+    here = place_of(t, starts_ptr) * saved_t_stride
+    prev = place_of(t_prev, starts_ptr) * saved_t_stride
+    there = with_data(inside, t, n, starts_ptr, batch_sizes_ptr)
     dy = gl.zeros_like(inside.to(gl.float32))
     if dy_ptr is not None:
-        dy = gl.load(dy_ptr + t.to(gl.int64) * dy_t_stride + dy_offset, mask=inside, other=0.0)
-    return (
-        gl.load(i_ptr + here + saved_offset, mask=inside, other=0.0),
-        gl.load(f_ptr + here + saved_offset, mask=inside, other=0.0),
-        gl.load(g_ptr + here + saved_offset, mask=inside, other=0.0),
-        gl.load(o_ptr + here + saved_offset, mask=inside, other=0.0),
-        gl.load(tanhc_ptr + here + saved_offset, mask=inside, other=0.0),
-        gl.load(c_ptr + prev + saved_offset, mask=inside & (is_first == 0), other=0.0),
-        dy,
-    )
-
-
-@gluon.jit
-def load_anew(anew_ptr, reverse, t, n, T, N):
-    """Whether rows n start step t from zeros, of flags [directions, T, N]."""
-    return gl.load(anew_ptr + (reverse.to(gl.int64) * T + t) * N + n, mask=n < N, other=0) != 0
+        dy = gl.load(dy_ptr + place_of(t, starts_ptr) * dy_t_stride + dy_offset, mask=there, other=0.0)
+    i = gl.load(i_ptr + here + saved_offset, mask=there, other=0.0)
+    f = gl.load(f_ptr + here + saved_offset, mask=there, other=0.0)
+    g = gl.load(g_ptr + here + saved_offset, mask=there, other=0.0)
+    o = gl.load(o_ptr + here + saved_offset, mask=there, other=0.0)
+    tanhc = gl.load(tanhc_ptr + here + saved_offset, mask=there, other=0.0)
+    if starts_ptr is None:
+        c_prev = gl.load(c_ptr + prev + saved_offset, mask=inside & (is_first == 0), other=0.0)
+    else:
+        begun = with_data(inside, t_prev, n, starts_ptr, batch_sizes_ptr)
+        c_prev = gl.load(c_ptr + prev + saved_offset, mask=begun, other=c_init)
+    return i, f, g, o, tanhc, c_prev, dy
 
 
 @gluon.jit

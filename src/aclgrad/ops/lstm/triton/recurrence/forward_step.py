@@ -8,6 +8,8 @@ from aclgrad.gpu.launch import jit
 from aclgrad.gpu.maths import tanh
 from aclgrad.ops._shared.lstm_gates_triton import next_state
 
+from .rows import place_of, with_data
+
 H_SCALE = tl.constexpr(16384.0)
 """The scale of a split h: |h| ≤ 1, and float16 reaches to 65504."""
 
@@ -44,10 +46,12 @@ def next_step(a_i, a_f, a_g, a_o, c, h, begun, valid, batch_sizes_ptr, ROUNDED: 
 @jit
 def store_step(
     i_ptr, g_ptr, f_ptr, o_ptr, h_ptr, c_ptr, tanhc_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t, reverse, n, u,
-    inside, saved_strides, output_strides,
+    inside, saved_strides, output_strides, batch_sizes_ptr, starts_ptr,
 ):  # fmt: skip
     """What step t leaves: the output, and the activations if they are saved."""
-    at = t.to(tl.int64) * saved_strides[0] + n * saved_strides[1] + u * saved_strides[2]
+    place = place_of(t, starts_ptr)
+    inside = with_data(inside, t, n, starts_ptr, batch_sizes_ptr)
+    at = place * saved_strides[0] + n * saved_strides[1] + u * saved_strides[2]
     store(i_ptr, at, i, inside)
     store(g_ptr, at, g, inside)
     store(f_ptr, at, f, inside)
@@ -55,7 +59,5 @@ def store_step(
     store(h_ptr, at, h, inside)
     store(c_ptr, at, c, inside)
     store(tanhc_ptr, at, tanhc, inside)
-    at = (
-        t.to(tl.int64) * output_strides[0] + n * output_strides[1] + reverse * output_strides[2] + u * output_strides[3]
-    )
+    at = place * output_strides[0] + n * output_strides[1] + reverse * output_strides[2] + u * output_strides[3]
     store(output_ptr, at, y, inside)

@@ -10,11 +10,15 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from ..fp16_split.scale_gluon import unscaled
-from . import forward_step
+from . import forward_step, rows
 
-store, store_step, next_step = (
-    gluon.jit(function.fn) for function in (forward_step.store, forward_step.store_step, forward_step.next_step)
-)
+store, store_step, next_step, place_of, with_data, starts_anew = (
+    gluon.jit(function.fn)
+    for function in (
+        forward_step.store, forward_step.store_step, forward_step.next_step, rows.place_of, rows.with_data,
+        rows.starts_anew,
+    )
+)  # fmt: skip
 H_SCALE = forward_step.H_SCALE
 
 
@@ -39,9 +43,10 @@ def load_state(ptr, strides, reverse, n, u, inside):
 
 
 @gluon.jit
-def load_gates(gates_ptr, t, offset, batch_sizes_ptr, inside, t_stride, H: gl.constexpr):
+def load_gates(gates_ptr, t, n, offset, batch_sizes_ptr, starts_ptr, inside, t_stride, H: gl.constexpr):
     """What the layer's input gave for step t, and how many rows it has."""
-    here = gates_ptr + t.to(gl.int64) * t_stride + offset
+    here = gates_ptr + place_of(t, starts_ptr) * t_stride + offset
+    inside = with_data(inside, t, n, starts_ptr, batch_sizes_ptr)
     batch_size = 0
     if batch_sizes_ptr is not None:
         batch_size = gl.load(batch_sizes_ptr + t)
@@ -77,7 +82,7 @@ def add_h0_product(
         first = inside & (s == 0)
         if batch_sizes_ptr is not None:
             first = inside & (begun == 0)
-        o_i, o_f, o_g, o_o, _ = load_gates(h0_product_ptr, reverse, n * (4 * H) + u, None, first, N * 4 * H, H)
+        o_i, o_f, o_g, o_o, _ = load_gates(h0_product_ptr, reverse, n, n * (4 * H) + u, None, None, first, N * 4 * H, H)
         a_i += o_i
         a_f += o_f
         a_g += o_g

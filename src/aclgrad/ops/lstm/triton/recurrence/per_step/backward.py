@@ -37,11 +37,14 @@ class PerStepBackwardRecurrence:
         carry = scratch.tensor((2, dims.D, dims.N, dims.H), torch.float32)
         self._split: SplitProducts | None = None
         self._products: Piece | None = None
+        self._factor: Piece | None = None
         if way.product is Product.SPLIT_LIBRARY:
             self._split = SplitProducts(dims, way.partials, problem.device, scratch)
             self._products = self._split.products
         elif way.product is Product.LIBRARY:
             self._products = scratch.tensor((dims.D, dims.N, dims.H), torch.float32)
+            if problem.packed is not None:
+                self._factor = scratch.tensor((dims.D, dims.N, 4 * dims.H), problem.dtype)
         split = self._split
         operands = (
             Operand.at("delta", delta),
@@ -49,6 +52,7 @@ class PerStepBackwardRecurrence:
             *problem.given(),
             Operand.at("carry", carry),
             Operand.at("products", self._products),
+            Operand.at("factor", self._factor),
             Operand.at("delta_split", split.delta if split else None),
             Operand.at("row_amax", split.row_amax if split else None),
             Operand.at("w_hh_amax", split.weights.amax if split else None),
@@ -87,6 +91,9 @@ class PerStepBackwardRecurrence:
         """The products before each step but the first, of operands as they are: from the end, or from the start."""
         dims = self._dims
         out, w_hh = products.view(workspace), self._w_hh.view(workspace)
+        if self._factor is not None:
+            factor = self._factor.view(workspace)
+            return [LibraryProduct(out[d], factor[d], w_hh[d].t()) for d in range(dims.D)]
         t_stride, row_stride = self._delta_strides
         delta = self._delta.view(workspace).as_strided(
             (dims.D, dims.T, dims.N, 4 * dims.H), (4 * dims.H, t_stride, row_stride, 1)

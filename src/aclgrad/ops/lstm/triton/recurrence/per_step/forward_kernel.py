@@ -15,6 +15,7 @@ from aclgrad.gpu.maths import when
 
 from ...fp16_split.scale import unscaled
 from ..forward_step import H_SCALE, next_step, store, store_step
+from ..rows import place_of, starts_anew, with_data
 from .step_kernel import STEP_SUM_LENGTH, jit_step
 
 HALF_SUM_LENGTH = tl.constexpr(512)
@@ -70,12 +71,12 @@ def multiply_h(
 
 @jit_step
 def step_forward(
-    h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr,
-    h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr,
-    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, carry_ptr, products_ptr, anew_ptr,
-    step, T, N, gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides,
-    H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, BLOCK_K: tl.constexpr, H_STRIDE: tl.constexpr,
-    WIDEN: tl.constexpr,
+    h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr,
+    h0_product_ptr, h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr,
+    tanhc0_ptr, i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, starts_ptr, carry_ptr,
+    products_ptr, anew_ptr, step, T, N, gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides,
+    cy_strides, saved_strides, H: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, BLOCK_K: tl.constexpr,
+    H_STRIDE: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """A tile [ROWS, UNITS] of this step of direction `program_id(2)`."""
     reverse = tl.program_id(2)
@@ -99,8 +100,9 @@ def step_forward(
     carried_size = tl.num_programs(2).to(tl.int64) * N * H
 
     a_i, a_f, a_g, a_o = load_four_gates(
-        gates_ptr + t * gates_strides[0] + n * gates_strides[1] + reverse * (4 * H) + u, inside, H
-    )
+        gates_ptr + place_of(t, starts_ptr) * gates_strides[0] + n * gates_strides[1] + reverse * (4 * H) + u,
+        with_data(inside, t, n, starts_ptr, batch_sizes_ptr), H,
+    )  # fmt: skip
     if x_amax_ptr is not None:
         scale = unscaled(unscaled(1.0, tl.load(x_amax_ptr)), tl.load(w_ih_amax_ptr))
         a_i, a_f, a_g, a_o = a_i * scale, a_f * scale, a_g * scale, a_o * scale
@@ -111,7 +113,7 @@ def step_forward(
     begun = (n < 0) & (u < 0)
     anew = n < 0
     if anew_ptr is not None:
-        anew = tl.load(anew_ptr + (reverse.to(tl.int64) * T + t) * N + n, mask=n < N, other=0) != 0
+        anew = starts_anew(anew_ptr, starts_ptr, batch_sizes_ptr, reverse, t, n, N)
     if step == 0:
         c_prev = tl.zeros([ROWS, UNITS], tl.float32)
         h_prev = tl.zeros([ROWS, UNITS], tl.float32)
@@ -175,7 +177,7 @@ def step_forward(
         tl.store(h_at + N * H_STRIDE, (h_next - h_high.to(tl.float32)).to(h_buffer_ptr.dtype.element_ty), mask=inside)
     store_step(
         i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t, reverse,
-        n, u, inside, saved_strides, output_strides,
+        n, u, inside, saved_strides, output_strides, batch_sizes_ptr, starts_ptr,
     )  # fmt: skip
     last = when(step == T - 1, inside)
     store(hy_ptr, reverse * hy_strides[0] + n * hy_strides[1] + u * hy_strides[2], h, last)

@@ -31,13 +31,15 @@ from ..backward_step import (
     STEPS_PER_SUM,
     add_sums,
     gate_gradients,
-    load_anew,
     load_state,
     load_step,
     mask_gradients,
+    place_of,
     replaced,
+    starts_anew,
     store_gates,
     store_state,
+    with_data,
 )
 from ..barrier import COUNTER_WORDS, arrive, wait_for
 from .backward_products import (
@@ -55,12 +57,13 @@ from .backward_products import (
 
 @gluon.jit
 def persistent_backward(
-    delta_ptr, w_hh_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr, tanhc1_ptr,
-    c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, bias_sums_ptr, partial_ptr,
-    counters_ptr, anew_ptr, T, N, saved_strides, c_init_strides, dy_strides, dh_strides, dc_strides, dh_prev_strides,
-    dc_prev_strides, delta_strides, H: gl.constexpr, ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr,
-    SPLIT_K: gl.constexpr, BLOCK_K: gl.constexpr, K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr,
-    WEIGHTS_IN: gl.constexpr, STAGES: gl.constexpr, PRECISE: gl.constexpr,
+    delta_ptr, w_hh_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr,
+    tanhc1_ptr, c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, starts_ptr,
+    bias_sums_ptr, partial_ptr, counters_ptr, anew_ptr, T, N, saved_strides, c_init_strides, dy_strides, dh_strides,
+    dc_strides, dh_prev_strides, dc_prev_strides, delta_strides, H: gl.constexpr, ROWS: gl.constexpr,
+    ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr, SPLIT_K: gl.constexpr, BLOCK_K: gl.constexpr,
+    K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr, WEIGHTS_IN: gl.constexpr, STAGES: gl.constexpr,
+    PRECISE: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices · SPLIT_K, groups of rows, directions; all resident at once.
 
@@ -138,13 +141,14 @@ def persistent_backward(
             ),
         )
         loaded = load_step(
-            i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, dy_ptr, t, t + t_step, T == 1,
+            i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, dy_ptr, t, t + t_step, T == 1, n,
             n * saved_strides[1] + u * saved_strides[2],
             n * dy_strides[1] + reverse * dy_strides[2] + u * dy_strides[3], inside, saved_strides[0], dy_strides[0],
+            batch_sizes_ptr, starts_ptr, c_inits[r],
         )  # fmt: skip
         prefetched = prefetched + (loaded,)
         if anew_ptr is not None:
-            anews = anews + (load_anew(anew_ptr, reverse, t, n, T, N),)
+            anews = anews + (starts_anew(anew_ptr, starts_ptr, batch_sizes_ptr, reverse, t, n, N),)
             later_anews = later_anews + (n < 0,)
     sum_i = gl.zeros([OWN_UNITS, ROWS], gl.float32, own_layout)
     sum_f = gl.zeros([OWN_UNITS, ROWS], gl.float32, own_layout)
@@ -155,7 +159,10 @@ def persistent_backward(
     own_sums_ptr = bias_sums_ptr + (gl.program_id(1) * gl.num_programs(2) + reverse) * (4 * H) + units
 
     for s in range(T + 1):
-        delta_t_ptr = delta_ptr + t.to(gl.int64) * delta_strides[0]
+        delta_t_ptr = delta_ptr + place_of(t, starts_ptr) * delta_strides[0]
+        rows = N
+        if starts_ptr is not None:
+            rows = gl.load(batch_sizes_ptr + t).to(gl.int32)
         for r in gl.static_range(ROW_BLOCKS):
             n = row + r * ROWS
             inside = (n < N) & (u < H)
@@ -188,7 +195,8 @@ def persistent_backward(
                     valid = gl.load(batch_sizes_ptr + t) > n
                     di, df, dg, do, dc_new = mask_gradients(valid, di, df, dg, do, dc_new, dcs[r])
                 dcs = replaced(dcs, r, dc_new)
-                store_gates(delta_t_ptr + n * delta_strides[1] + u, di, df, dg, do, inside, H)
+                written = with_data(inside, t, n, starts_ptr, batch_sizes_ptr)
+                store_gates(delta_t_ptr + n * delta_strides[1] + u, di, df, dg, do, written, H)
                 arrive(counters_ptr + r * (programs + 1) * COUNTER_WORDS)
                 sum_i += gl.where(inside, di, 0.0)
                 sum_f += gl.where(inside, df, 0.0)
@@ -196,15 +204,16 @@ def persistent_backward(
                 sum_o += gl.where(inside, do, 0.0)
                 after = gl.where(s + 1 < T, t + t_step, t)
                 loaded = load_step(
-                    i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, dy_ptr, after, after + t_step, s + 2 >= T,
+                    i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, dy_ptr, after, after + t_step, s + 2 >= T, n,
                     n * saved_strides[1] + u * saved_strides[2],
                     n * dy_strides[1] + reverse * dy_strides[2] + u * dy_strides[3], inside, saved_strides[0],
-                    dy_strides[0],
+                    dy_strides[0], batch_sizes_ptr, starts_ptr, c_inits[r],
                 )  # fmt: skip
                 prefetched = replaced(prefetched, r, loaded)
                 if anew_ptr is not None:
                     later_anews = replaced(later_anews, r, anews[r])
-                    anews = replaced(anews, r, load_anew(anew_ptr, reverse, after, n, T, N))
+                    flags = starts_anew(anew_ptr, starts_ptr, batch_sizes_ptr, reverse, after, n, N)
+                    anews = replaced(anews, r, flags)
         if s < T:
             if dtype == gl.float32:  # a long sum in one go would be less accurate than the rest
                 if s % STEPS_PER_SUM == STEPS_PER_SUM - 1:
@@ -218,14 +227,14 @@ def persistent_backward(
                 wait_for(counters_ptr + r * (programs + 1) * COUNTER_WORDS, (s + 1) * programs)
                 if WEIGHTS_IN == IN_SHARED_FOR_WARPGROUPS:
                     total = multiply_by_warpgroups(
-                        delta_t_ptr, n0 + r * ROWS, N, delta_strides[1], k0, weights, stages, UNITS, ROWS,
+                        delta_t_ptr, n0 + r * ROWS, rows, delta_strides[1], k0, weights, stages, UNITS, ROWS,
                         WARPS * K_BLOCKS * BLOCK_K // TILE_K, STAGES, WARPS,
                     )  # fmt: skip
                     product = gl.convert_layout(total, unit_layout)
                 else:
                     total = multiply_by_warps(
-                        delta_t_ptr + d_n * delta_strides[1], d_n < N, d_k, weights, w_hh_ptr + w_at, w_unit < H, w_k,
-                        UNITS, ROWS, 4 * H, EXACT, K_BLOCKS, BLOCK_K, WARPS, mma, w_layout, WEIGHTS_IN, PRECISE,
+                        delta_t_ptr + d_n * delta_strides[1], d_n < rows, d_k, weights, w_hh_ptr + w_at, w_unit < H,
+                        w_k, UNITS, ROWS, 4 * H, EXACT, K_BLOCKS, BLOCK_K, WARPS, mma, w_layout, WEIGHTS_IN, PRECISE,
                     )  # fmt: skip
                     product = gl.sum(gl.convert_layout(total, addends_layout), axis=0)
                 if SPLIT_K > 1:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from ..backward_step import load_anew, replaced
+from ..backward_step import replaced
 from ..barrier import COUNTER_WORDS, arrive, wait_for, wait_for_by_one_thread
 from ..forward_step_gluon import (
     H_SCALE,
@@ -37,6 +37,7 @@ from ..forward_step_gluon import (
     load_state,
     next_step,
     split_h,
+    starts_anew,
     store,
     store_step,
 )
@@ -57,13 +58,13 @@ MANY_PROGRAMS = gl.constexpr(40)  # from here on those who poll delay those who 
 
 @gluon.jit
 def persistent_forward(
-    h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr,
-    h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr,
-    i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, counters_ptr, anew_ptr, T, N,
-    gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides, saved_strides,
-    H: gl.constexpr, ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr, UNIT_WARPS: gl.constexpr,
-    BLOCK_K: gl.constexpr, K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, KEPT: gl.constexpr, LOW_KEPT: gl.constexpr,
-    STAGES: gl.constexpr,
+    h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr,
+    h0_product_ptr, h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr,
+    tanhc0_ptr, i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, starts_ptr, counters_ptr,
+    anew_ptr, T, N, gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides,
+    saved_strides, H: gl.constexpr, ROWS: gl.constexpr, ROW_BLOCKS: gl.constexpr, UNITS: gl.constexpr,
+    UNIT_WARPS: gl.constexpr, BLOCK_K: gl.constexpr, K_BLOCKS: gl.constexpr, WARPS: gl.constexpr, KEPT: gl.constexpr,
+    LOW_KEPT: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices, groups of rows, directions; all resident at once."""
     VECTOR: gl.constexpr = 8
@@ -135,11 +136,13 @@ def persistent_forward(
         n = row + r * ROWS
         inside = (n < N) & (u < H)
         cs = cs + (load_state(c_init_ptr, c_init_strides, reverse, n, u, inside),)
-        x_gates = load_gates(gates_ptr, t, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H)
+        x_gates = load_gates(
+            gates_ptr, t, n, n * gates_strides[1] + u, batch_sizes_ptr, starts_ptr, inside, gates_strides[0], H
+        )
         prefetched = prefetched + (x_gates,)
         begun = begun + (n < 0,)
         if anew_ptr is not None:
-            anews = anews + (load_anew(anew_ptr, reverse, t, n, T, N),)
+            anews = anews + (starts_anew(anew_ptr, starts_ptr, batch_sizes_ptr, reverse, t, n, N),)
         if batch_sizes_ptr is not None:
             hs = hs + (load_state(h_init_ptr, h_init_strides, reverse, n, u, inside),)
 
@@ -210,14 +213,14 @@ def persistent_forward(
             arrive(counters_ptr + r * COUNTER_WORDS)
             after = gl.where(s + 1 < T, t + t_step, t)
             x_gates = load_gates(
-                gates_ptr, after, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H
+                gates_ptr, after, n, n * gates_strides[1] + u, batch_sizes_ptr, starts_ptr, inside, gates_strides[0], H
             )
             prefetched = replaced(prefetched, r, x_gates)
             if anew_ptr is not None:
-                anews = replaced(anews, r, load_anew(anew_ptr, reverse, after, n, T, N))
+                anews = replaced(anews, r, starts_anew(anew_ptr, starts_ptr, batch_sizes_ptr, reverse, after, n, N))
             store_step(
                 i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t,
-                reverse, n, u, inside, saved_strides, output_strides,
+                reverse, n, u, inside, saved_strides, output_strides, batch_sizes_ptr, starts_ptr,
             )  # fmt: skip
             last = inside & (s == T - 1)
             store(hy_ptr, reverse * hy_strides[0] + n * hy_strides[1] + u * hy_strides[2], h, last)

@@ -38,7 +38,7 @@ class RowOwnerRecurrence:
         self._problem, self._cut, self._delta = problem, cut, delta
         programs, groups, _ = cut.grid(dims)
         self.bias_sums = scratch.tensor((programs * groups, 4 * dims.H), torch.float32)
-        self.row_amax = scratch.tensor((dims.T * dims.N,), torch.int32)
+        self.row_amax = scratch.tensor((dims.rows,), torch.int32)
         self._weights = SplitWeights(dims.D, dims.H, problem.device, scratch, twice=False)
         row_sets = groups * self.row_sets
         partial = scratch.tensor((row_sets * cut.rows * cut.split_k * dims.H,), torch.float32)

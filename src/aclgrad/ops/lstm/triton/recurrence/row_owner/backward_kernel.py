@@ -16,7 +16,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from ..backward_step import load_state, replaced, store_state
+from ..backward_step import load_state, place_of, replaced, store_state
 from ..barrier import COUNTER_WORDS, arrive, wait_for
 from .rows import UNITS, flush_sums, load_row, load_weights, multiply_rows, publish_row, sum_products
 
@@ -24,11 +24,11 @@ from .rows import UNITS, flush_sums, load_row, load_weights, multiply_rows, publ
 @gluon.jit
 def row_owner_backward(
     delta_high_ptr, w_hh_split_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr,
-    tanhc1_ptr, c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, delta_low_ptr,
-    bias_sums_ptr, partial_ptr, row_amax_ptr, w_hh_amax_ptr, counters_ptr, T, N, saved_strides, c_init_strides,
-    dy_strides, dh_strides, dc_strides, dh_prev_strides, dc_prev_strides, delta_strides, H: gl.constexpr,
-    ROW_WIDTH: gl.constexpr, ROWS: gl.constexpr, ROWS_OWNED: gl.constexpr, SPLIT_K: gl.constexpr, BLOCK_K: gl.constexpr,
-    STAGES: gl.constexpr, WARPS: gl.constexpr, PRECISE: gl.constexpr,
+    tanhc1_ptr, c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, starts_ptr,
+    delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr, w_hh_amax_ptr, counters_ptr, T, N, saved_strides,
+    c_init_strides, dy_strides, dh_strides, dc_strides, dh_prev_strides, dc_prev_strides, delta_strides,
+    H: gl.constexpr, ROW_WIDTH: gl.constexpr, ROWS: gl.constexpr, ROWS_OWNED: gl.constexpr, SPLIT_K: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, WARPS: gl.constexpr, PRECISE: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices of units · SPLIT_K, groups of ROWS rows; all resident at once. ROW_WIDTH ≥ H is a power of 2.
 
@@ -77,7 +77,10 @@ def row_owner_backward(
         inside = (u < H) & (own_row < count)
         dhs = dhs + (gl.zeros([ROW_WIDTH], gl.float32, row_layout),)
         dcs = dcs + (load_state(dc_ptr, dc_strides, 0, n0 + own_row, u, inside),)
-        prefetched = prefetched + (load_row(saved, dy_ptr, T - 1, n0 + own_row, u, inside, saved_strides, dy_strides),)
+        row = load_row(
+            saved, dy_ptr, T - 1, n0 + own_row, u, inside, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr
+        )
+        prefetched = prefetched + (row,)
         row_amaxes = row_amaxes + (w_hh_amax,)
     sum_i = gl.zeros([ROW_WIDTH], gl.float32, row_layout)
     sum_f = gl.zeros([ROW_WIDTH], gl.float32, row_layout)
@@ -87,7 +90,10 @@ def row_owner_backward(
 
     for s in range(T):
         t = T - 1 - s
-        step_offset = t.to(gl.int64) * delta_strides[0]
+        step_offset = place_of(t, starts_ptr) * delta_strides[0]
+        rows = count
+        if starts_ptr is not None:
+            rows = gl.minimum(gl.load(batch_sizes_ptr + t).to(gl.int32) - n0, count)
         if s > 0:
             wait_for(counters_ptr + COUNTER_WORDS, s * programs)
         for r in gl.static_range(ROWS_OWNED):
@@ -103,8 +109,8 @@ def row_owner_backward(
             if batch_sizes_ptr is not None:
                 dhs = replaced(dhs, r, dh)
             di, df, dg, do, dc_new, row_amax = publish_row(
-                dh, dcs[r], prefetched[r], c_init_ptr, c_init_strides, batch_sizes_ptr, delta_high_ptr, delta_low_ptr,
-                row_amax_ptr, step_offset, delta_strides[1], t, n, u, own_row < count, H, PRECISE,
+                dh, dcs[r], prefetched[r], c_init_ptr, c_init_strides, batch_sizes_ptr, starts_ptr, delta_high_ptr,
+                delta_low_ptr, row_amax_ptr, step_offset, delta_strides[1], t, n, u, own_row < count, H, PRECISE,
             )  # fmt: skip
             dcs = replaced(dcs, r, dc_new)
             row_amaxes = replaced(row_amaxes, r, row_amax)
@@ -117,14 +123,17 @@ def row_owner_backward(
         for r in gl.static_range(ROWS_OWNED):
             own_row = program * ROWS_OWNED + r
             inside = (u < H) & (own_row < count)
-            row = load_row(saved, dy_ptr, gl.maximum(t - 1, 0), n0 + own_row, u, inside, saved_strides, dy_strides)
+            row = load_row(
+                saved, dy_ptr, gl.maximum(t - 1, 0), n0 + own_row, u, inside, saved_strides, dy_strides,
+                batch_sizes_ptr, starts_ptr,
+            )  # fmt: skip
             prefetched = replaced(prefetched, r, row)
         sum_i, sum_f, sum_g, sum_o = flush_sums(own_sums_ptr, sum_i, sum_f, sum_g, sum_o, s, T, u < H, H)
         wait_for(counters_ptr, (s + 1) * owners)
         for n1 in range(0, ROWS, BLOCK_ROWS):
             read_offset = step_offset + (n0 + n1) * delta_strides[1] + k_part * (K_BLOCKS * BLOCK_K)
             product = multiply_rows(
-                delta_high_ptr + read_offset, delta_low_ptr + read_offset, delta_strides[1], count - n1, w_high, w_low,
+                delta_high_ptr + read_offset, delta_low_ptr + read_offset, delta_strides[1], rows - n1, w_high, w_low,
                 high, low, BLOCK_ROWS, K_BLOCKS, BLOCK_K, STAGES, WARPS, PRECISE,
             )  # fmt: skip
             gl.store(sent_ptr + n1 * H, product, mask=(sent_unit < H) & (sent_row < count - n1))

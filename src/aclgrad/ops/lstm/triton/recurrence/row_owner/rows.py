@@ -14,7 +14,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from aclgrad.gpu.dialect import async_load, barrier
 
 from ...fp16_split.scale_gluon import LEAST_AMAX, magnitude, scaled, unscaled
-from ..backward_step import STEPS_PER_SUM, add_gates, gate_gradients, load_step, mask_gradients
+from ..backward_step import STEPS_PER_SUM, add_gates, gate_gradients, load_step, mask_gradients, with_data
 
 UNITS = gl.constexpr(64)  # of a program that multiplies
 
@@ -90,13 +90,13 @@ def multiply_rows(
 
 
 @gluon.jit
-def load_row(saved, dy_ptr, t, n, u, inside, saved_strides, dy_strides):
+def load_row(saved, dy_ptr, t, n, u, inside, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr):
     """What step t of the forward direction reads for row n; see `load_step`."""
     i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr = saved
     return load_step(
-        i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr, dy_ptr, t, t - 1, t == 0,
+        i_ptr, f_ptr, g_ptr, o_ptr, tanhc_ptr, c_ptr, dy_ptr, t, t - 1, t == 0, n,
         n * saved_strides[1] + u * saved_strides[2], n * dy_strides[1] + u * dy_strides[3], inside, saved_strides[0],
-        dy_strides[0],
+        dy_strides[0], batch_sizes_ptr, starts_ptr,
     )  # fmt: skip
 
 
@@ -114,8 +114,8 @@ def sum_products(
 
 @gluon.jit
 def publish_row(
-    dh, dc, loaded, c_init_ptr, c_init_strides, batch_sizes_ptr, delta_high_ptr, delta_low_ptr, row_amax_ptr,
-    step_offset, row_stride, t, n, u, exists, H: gl.constexpr, PRECISE: gl.constexpr,
+    dh, dc, loaded, c_init_ptr, c_init_strides, batch_sizes_ptr, starts_ptr, delta_high_ptr, delta_low_ptr,
+    row_amax_ptr, step_offset, row_stride, t, n, u, exists, H: gl.constexpr, PRECISE: gl.constexpr,
 ):  # fmt: skip
     """Publish the gate gradients of a row at step t, split; returns them, the new dc and the row's amax."""
     inside = (u < H) & exists
@@ -129,10 +129,12 @@ def publish_row(
     magnitudes = gl.maximum(gl.maximum(magnitude(di), magnitude(df)), gl.maximum(magnitude(dg), magnitude(do)))
     row_amax = gl.maximum(gl.max(gl.where(inside, magnitudes, 0), axis=0), LEAST_AMAX)
     row_offset = step_offset + n * row_stride
-    store_split(delta_high_ptr, delta_low_ptr, row_offset + u, scaled(di, row_amax), inside, PRECISE)
-    store_split(delta_high_ptr, delta_low_ptr, row_offset + H + u, scaled(df, row_amax), inside, PRECISE)
-    store_split(delta_high_ptr, delta_low_ptr, row_offset + 2 * H + u, scaled(dg, row_amax), inside, PRECISE)
-    store_split(delta_high_ptr, delta_low_ptr, row_offset + 3 * H + u, scaled(do, row_amax), inside, PRECISE)
+    written = with_data(inside, t, n, starts_ptr, batch_sizes_ptr)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + u, scaled(di, row_amax), written, PRECISE)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + H + u, scaled(df, row_amax), written, PRECISE)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + 2 * H + u, scaled(dg, row_amax), written, PRECISE)
+    store_split(delta_high_ptr, delta_low_ptr, row_offset + 3 * H + u, scaled(do, row_amax), written, PRECISE)
+    exists = with_data(exists, t, n, starts_ptr, batch_sizes_ptr)
     gl.store(row_amax_ptr + row_offset // (4 * H), row_amax, mask=exists)
     return (
         gl.where(inside, di, 0.0),

@@ -24,7 +24,7 @@ class WarpSpecialisedBackwardRecurrence(RowOwnerRecurrence):
 
         problem, dims, delta = self._problem, self._problem.dims, self._delta
         _, width = problem.strides["delta"]
-        matrix = Block((dims.T * dims.N * 4 * dims.H // width, width), width, (TILE_ROWS, TILE_K), torch.float16)
+        matrix = Block((dims.rows * 4 * dims.H // width, width), width, (TILE_ROWS, TILE_K), torch.float16)
         return NamedBulkKernel(
             warp_specialised_backward, self._cut.grid(dims), problem.device,
             {"delta_high": (matrix, delta.high), "delta_low": (matrix, delta.low)}, self._operands, problem.numbers,

@@ -20,6 +20,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 
+from ..backward_step import place_of
 from ..barrier import wait_for
 from .backward_owner import own_rows
 from .row_sets import MULTIPLIED, PUBLISHED, counter_of_set, rows_of_set, set_number
@@ -68,9 +69,9 @@ def four_units_a_thread(sums):
 
 @gluon.jit
 def produce(
-    CONSUMER: gl.constexpr, delta_high_desc, delta_low_desc, ring, ready, free, counters_ptr, T, N, delta_strides,
-    H: gl.constexpr, ROWS: gl.constexpr, ROWS_OWNED: gl.constexpr, SPLIT_K: gl.constexpr, TILES_PER_SUM: gl.constexpr,
-    PRECISE: gl.constexpr,
+    CONSUMER: gl.constexpr, delta_high_desc, delta_low_desc, ring, ready, free, starts_ptr, counters_ptr, T, N,
+    delta_strides, H: gl.constexpr, ROWS: gl.constexpr, ROWS_OWNED: gl.constexpr, SPLIT_K: gl.constexpr,
+    TILES_PER_SUM: gl.constexpr, PRECISE: gl.constexpr,
 ):  # fmt: skip
     """The producer warp of a consumer: of TILES_PER_SUM tiles of the depth the low parts, then the high ones."""
     DEPTH: gl.constexpr = 4 * H // SPLIT_K
@@ -80,7 +81,7 @@ def produce(
         column0 = t * (delta_strides[0] % delta_strides[1]) + gl.program_id(0) % SPLIT_K * DEPTH
         for row_set in range(ROW_SETS):
             n0, count = rows_of_set(row_set, N, ROWS)
-            row0 = t * (delta_strides[0] // delta_strides[1]) + n0
+            row0 = place_of(t, starts_ptr).to(gl.int32) * (delta_strides[0] // delta_strides[1]) + n0
             wait_for(counter_of_set(counters_ptr, row_set, PUBLISHED), (s + 1) * gl.cdiv(count, ROWS_OWNED))
             fence_for_bulk_copies()
             for row in range(row0 + CONSUMER * TILE_ROWS, row0 + count, CONSUMERS * TILE_ROWS):
@@ -141,12 +142,12 @@ def signal(
 
 @gluon.jit
 def warp_specialised_backward(
-    delta_high_desc, delta_low_desc, delta_high_ptr, w_hh_split_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr,
-    i1_ptr, f1_ptr, g1_ptr, o1_ptr, tanhc1_ptr, c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr, dc_prev_ptr,
-    batch_sizes_ptr, delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr, w_hh_amax_ptr, counters_ptr, T, N,
-    saved_strides, c_init_strides, dy_strides, dh_strides, dc_strides, dh_prev_strides, dc_prev_strides, delta_strides,
-    H: gl.constexpr, ROW_WIDTH: gl.constexpr, ROWS: gl.constexpr, ROWS_OWNED: gl.constexpr, SPLIT_K: gl.constexpr,
-    TILES_PER_SUM: gl.constexpr, PRECISE: gl.constexpr,
+    delta_high_desc, delta_low_desc, delta_high_ptr, w_hh_split_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr,
+    c0_ptr, i1_ptr, f1_ptr, g1_ptr, o1_ptr, tanhc1_ptr, c1_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr, dh_prev_ptr,
+    dc_prev_ptr, batch_sizes_ptr, starts_ptr, delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr, w_hh_amax_ptr,
+    counters_ptr, T, N, saved_strides, c_init_strides, dy_strides, dh_strides, dc_strides, dh_prev_strides,
+    dc_prev_strides, delta_strides, H: gl.constexpr, ROW_WIDTH: gl.constexpr, ROWS: gl.constexpr,
+    ROWS_OWNED: gl.constexpr, SPLIT_K: gl.constexpr, TILES_PER_SUM: gl.constexpr, PRECISE: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices of 64 units · SPLIT_K, groups of 2 · ROWS rows; all resident at once. ROW_WIDTH ≥ H is a power of 2.
 
@@ -169,7 +170,7 @@ def warp_specialised_backward(
     # Strides are passed one by one: within a tuple it would be forgotten which are 1, and what lies side by side.
     pointers = (
         delta_high_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr,
-        dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr,
+        dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, starts_ptr, delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr,
         w_hh_amax_ptr,
     )  # fmt: skip
     gl.warp_specialize(
@@ -181,10 +182,10 @@ def warp_specialised_backward(
                        TILES_PER_SUM, PRECISE)),
             (consume, (1, w_high, w_low, ring1, ready1, free1, multiplied, partial_ptr, T, N, H, ROWS, SPLIT_K,
                        TILES_PER_SUM, PRECISE)),
-            (produce, (0, delta_high_desc, delta_low_desc, ring0, ready0, free0, counters_ptr, T, N, delta_strides, H,
-                       ROWS, ROWS_OWNED, SPLIT_K, TILES_PER_SUM, PRECISE)),
-            (produce, (1, delta_high_desc, delta_low_desc, ring1, ready1, free1, counters_ptr, T, N, delta_strides, H,
-                       ROWS, ROWS_OWNED, SPLIT_K, TILES_PER_SUM, PRECISE)),
+            (produce, (0, delta_high_desc, delta_low_desc, ring0, ready0, free0, starts_ptr, counters_ptr, T, N,
+                       delta_strides, H, ROWS, ROWS_OWNED, SPLIT_K, TILES_PER_SUM, PRECISE)),
+            (produce, (1, delta_high_desc, delta_low_desc, ring1, ready1, free1, starts_ptr, counters_ptr, T, N,
+                       delta_strides, H, ROWS, ROWS_OWNED, SPLIT_K, TILES_PER_SUM, PRECISE)),
             (signal, (0, published, multiplied, all_multiplied, counters_ptr, T, N, ROWS, ROWS_OWNED)),
             (signal, (1, published, multiplied, all_multiplied, counters_ptr, T, N, ROWS, ROWS_OWNED)),
         ],

@@ -9,7 +9,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from ..backward_step import load_state, replaced, store_state
+from ..backward_step import load_state, place_of, replaced, store_state
 from ..row_owner.rows import flush_sums, load_row, publish_row, sum_products
 from .row_sets import rows_of_set, set_number
 from .tile_ring import ROW_SETS
@@ -24,7 +24,7 @@ def own_rows(
     """The warp group that owns ROWS_OWNED rows of either row set. It prefetches one row's activations."""
     (
         delta_high_ptr, i0_ptr, f0_ptr, g0_ptr, o0_ptr, tanhc0_ptr, c0_ptr, c_init_ptr, dy_ptr, dh_ptr, dc_ptr,
-        dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr,
+        dh_prev_ptr, dc_prev_ptr, batch_sizes_ptr, starts_ptr, delta_low_ptr, bias_sums_ptr, partial_ptr, row_amax_ptr,
         w_hh_amax_ptr,
     ) = pointers  # fmt: skip
     VECTOR: gl.constexpr = min(4, ROW_WIDTH // 128 if ROW_WIDTH > 128 else 1)
@@ -44,7 +44,9 @@ def own_rows(
         dcs = dcs + (load_state(dc_ptr, dc_strides, 0, n, u, (u < H) & exists),)
         row_amaxes = row_amaxes + (w_hh_amax,)
     n, exists = owned_row(0, N, ROWS, ROWS_OWNED)
-    prefetched = load_row(saved, dy_ptr, T - 1, n, u, (u < H) & exists, saved_strides, dy_strides)
+    prefetched = load_row(
+        saved, dy_ptr, T - 1, n, u, (u < H) & exists, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr
+    )
     sum_i = gl.zeros([ROW_WIDTH], gl.float32, row_layout)
     sum_f = gl.zeros([ROW_WIDTH], gl.float32, row_layout)
     sum_g = gl.zeros([ROW_WIDTH], gl.float32, row_layout)
@@ -52,12 +54,15 @@ def own_rows(
 
     for s in range(T):
         t = T - 1 - s
-        step_offset = t.to(gl.int64) * delta_strides[0]
+        step_offset = place_of(t, starts_ptr) * delta_strides[0]
         for k in gl.static_range(ROW_SETS * ROWS_OWNED):
             n, exists = owned_row(k, N, ROWS, ROWS_OWNED)
             row = prefetched
             if k % ROWS_OWNED < ROWS_OWNED - 1:
-                prefetched = load_next_row(k, saved, dy_ptr, t, u, N, saved_strides, dy_strides, H, ROWS, ROWS_OWNED)
+                prefetched = load_next_row(
+                    k, saved, dy_ptr, t, u, N, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr, H, ROWS,
+                    ROWS_OWNED,
+                )  # fmt: skip
             if s > 0:
                 if k % ROWS_OWNED == 0:
                     mbarrier.wait(all_multiplied.index(k // ROWS_OWNED), (s & 1) ^ 1)
@@ -69,12 +74,15 @@ def own_rows(
             if batch_sizes_ptr is not None:
                 dhs = replaced(dhs, k, dh)
             di, df, dg, do, dc_new, row_amax = publish_row(
-                dh, dcs[k], row, c_init_ptr, c_init_strides, batch_sizes_ptr, delta_high_ptr, delta_low_ptr,
+                dh, dcs[k], row, c_init_ptr, c_init_strides, batch_sizes_ptr, starts_ptr, delta_high_ptr, delta_low_ptr,
                 row_amax_ptr, step_offset, delta_strides[1], t, n, u, exists, H, PRECISE,
             )  # fmt: skip
             if k % ROWS_OWNED == ROWS_OWNED - 1:
                 mbarrier.arrive(published.index(k // ROWS_OWNED))
-                prefetched = load_next_row(k, saved, dy_ptr, t, u, N, saved_strides, dy_strides, H, ROWS, ROWS_OWNED)
+                prefetched = load_next_row(
+                    k, saved, dy_ptr, t, u, N, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr, H, ROWS,
+                    ROWS_OWNED,
+                )  # fmt: skip
             dcs = replaced(dcs, k, dc_new)
             row_amaxes = replaced(row_amaxes, k, row_amax)
             sum_i += di
@@ -104,14 +112,15 @@ def owned_row(INDEX: gl.constexpr, N, ROWS: gl.constexpr, ROWS_OWNED: gl.constex
 
 @gluon.jit
 def load_next_row(
-    INDEX: gl.constexpr, saved, dy_ptr, t, u, N, saved_strides, dy_strides, H: gl.constexpr, ROWS: gl.constexpr,
-    ROWS_OWNED: gl.constexpr,
+    INDEX: gl.constexpr, saved, dy_ptr, t, u, N, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr,
+    H: gl.constexpr, ROWS: gl.constexpr, ROWS_OWNED: gl.constexpr,
 ):  # fmt: skip
     """The row after the one of this index, or the first one at the step before, if there is one."""
     if INDEX + 1 == ROW_SETS * ROWS_OWNED:
         t = gl.maximum(t - 1, 0)
     n, exists = owned_row((INDEX + 1) % (ROW_SETS * ROWS_OWNED), N, ROWS, ROWS_OWNED)
-    return load_row(saved, dy_ptr, t, n, u, (u < H) & exists, saved_strides, dy_strides)
+    inside = (u < H) & exists
+    return load_row(saved, dy_ptr, t, n, u, inside, saved_strides, dy_strides, batch_sizes_ptr, starts_ptr)
 
 
 @gluon.jit

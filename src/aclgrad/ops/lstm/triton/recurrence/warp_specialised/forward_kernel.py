@@ -154,7 +154,7 @@ def consume(
     (
         h_buffer_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr, h_init_ptr,
         c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, i1_ptr,
-        g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, flags_ptr, inbox_ptr,
+        g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, starts_ptr, flags_ptr, inbox_ptr,
     ) = pointers  # fmt: skip
     K_TILES: gl.constexpr = H // 2 // TILE_K
     GATE_SIZE: gl.constexpr = TILE_ROWS * UNITS
@@ -202,7 +202,7 @@ def consume(
 
     for s in range(T):
         x_i, x_f, x_g, x_o, batch_size = load_gates(
-            gates_ptr, t, n * gates_strides[1] + u, batch_sizes_ptr, inside, gates_strides[0], H
+            gates_ptr, t, n, n * gates_strides[1] + u, batch_sizes_ptr, starts_ptr, inside, gates_strides[0], H
         )
         p_i = gl.zeros_like(c)
         p_f = p_i
@@ -218,7 +218,8 @@ def consume(
                     if (half == 0) & (first == 0):
                         store_step(
                             i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, output_ptr, i, g, f, o, h, c,
-                            tanhc, y, t - t_step, reverse, n, u, inside, saved_strides, output_strides,
+                            tanhc, y, t - t_step, reverse, n, u, inside, saved_strides, output_strides, batch_sizes_ptr,
+                            starts_ptr,
                         )  # fmt: skip
                 if half == 0:
                     p_i, p_f, p_g, p_o = four_gates(total)
@@ -248,7 +249,7 @@ def consume(
 
     store_step(
         i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, output_ptr, i, g, f, o, h, c, tanhc, y, t - t_step,
-        reverse, n, u, inside, saved_strides, output_strides,
+        reverse, n, u, inside, saved_strides, output_strides, batch_sizes_ptr, starts_ptr,
     )  # fmt: skip
     store(hy_ptr, reverse * hy_strides[0] + n * hy_strides[1] + u * hy_strides[2], h, inside)
     store(cy_ptr, reverse * cy_strides[0] + n * cy_strides[1] + u * cy_strides[2], c, inside)
@@ -258,8 +259,8 @@ def consume(
 def warp_specialised_forward(
     h_buffer_desc, h_buffer_ptr, w_hh_ptr, w_hh_low_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr,
     h0_product_ptr, h_init_ptr, c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr,
-    tanhc0_ptr, i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, counters_ptr, flags_ptr,
-    inbox_ptr, T, N, gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides,
+    tanhc0_ptr, i1_ptr, g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, starts_ptr, counters_ptr,
+    flags_ptr, inbox_ptr, T, N, gates_strides, h_init_strides, c_init_strides, output_strides, hy_strides, cy_strides,
     saved_strides, H: gl.constexpr, TILES_PER_SUM: gl.constexpr,
 ):  # fmt: skip
     """Grid: slices of 16 units · 2, groups of 256 rows, directions; all resident at once."""
@@ -277,7 +278,7 @@ def warp_specialised_forward(
     pointers = (
         h_buffer_ptr, w_hh_amax_ptr, gates_ptr, x_amax_ptr, w_ih_amax_ptr, bias_ptr, h0_product_ptr, h_init_ptr,
         c_init_ptr, output_ptr, hy_ptr, cy_ptr, i0_ptr, g0_ptr, f0_ptr, o0_ptr, h0_ptr, c0_ptr, tanhc0_ptr, i1_ptr,
-        g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, flags_ptr, inbox_ptr,
+        g1_ptr, f1_ptr, o1_ptr, h1_ptr, c1_ptr, tanhc1_ptr, batch_sizes_ptr, starts_ptr, flags_ptr, inbox_ptr,
     )  # fmt: skip
     gl.warp_specialize(
         [
