@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import aclgrad  # noqa: F401  registers the operators
+from aclgrad.core.backends import widen
 from aclgrad.core.plan import Operator
 from aclgrad.core.registry import aclnn_operators, operators
+from aclgrad.testing import assert_within_baseline, poisoned_memory
 from aclgrad.testing.cases import DOCUMENT, EDGE, SMOKE, Case, is_documented, suite
 
 OPERATORS = list(operators())
@@ -67,3 +69,15 @@ def flat(results):
     if not isinstance(results, (list, tuple)):
         return [results]
     return [item for result in results for item in (flat(result) if isinstance(result, (list, tuple)) else [result])]
+
+
+def right_twice(operator, args):
+    """The Triton kernels' results keep to the rule, on poisoned memory, and are the same bits the next time."""
+    formula = getattr(importlib.import_module(f"{operator.spec.package}.reference"), operator.spec.name)
+    with poisoned_memory():
+        results, again = (flat(operator(*args, backend="triton")) for _ in range(2))
+    truth, naive = flat(formula(*map(widen, args))), flat(formula(*args))
+    for index, (result, repeated, true, base) in enumerate(zip(results, again, truth, naive, strict=True)):
+        if true is not None:
+            assert torch.equal(result, repeated)
+            assert_within_baseline(result, true, base, f"output {index}")

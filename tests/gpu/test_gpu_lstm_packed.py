@@ -3,15 +3,14 @@
 import pytest
 import torch
 from gpu_calls import PACKED_SIZES, packed
-from matrix import flat
+from matrix import right_twice
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import aclgrad.nn
-from aclgrad.core.backends import widen
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.ops.lstm import cases_packed, reference, spec_packed
-from aclgrad.testing import assert_within_baseline, poisoned_memory
+from aclgrad.ops.lstm import cases_packed, spec_packed
+from aclgrad.testing import poisoned_memory
 
 MAKE = {spec_packed.lstm_packed: cases_packed.forward, spec_packed.lstm_packed_backward: cases_packed.backward}
 
@@ -20,15 +19,7 @@ MAKE = {spec_packed.lstm_packed: cases_packed.forward, spec_packed.lstm_packed_b
 @pytest.mark.parametrize("name", PACKED_SIZES)
 @pytest.mark.parametrize("operator", MAKE, ids=lambda operator: operator.spec.name)
 def test_every_way(operator, name, dtype, cuda):
-    args = packed(MAKE[operator], *PACKED_SIZES[name], dtype)
-    formula = getattr(reference, operator.spec.name)
-    with poisoned_memory():
-        results, again = (flat(operator(*args, backend="triton")) for _ in range(2))
-    truth, naive = flat(formula(*map(widen, args))), flat(formula(*args))
-    for index, (result, repeated, true, base) in enumerate(zip(results, again, truth, naive, strict=True)):
-        if true is not None:
-            assert torch.equal(result, repeated)
-            assert_within_baseline(result, true, base, f"output {index}")
+    right_twice(operator, packed(MAKE[operator], *PACKED_SIZES[name], dtype))
 
 
 def sequences(lengths, size, dtype=F32):

@@ -58,6 +58,7 @@ def test_tables(lengths):
     call, counts = operator.plan(args, backend="triton").call, args[3].cpu()
     scratch = Scratch()
     packed = PackedRows(call, launch_dims(call), scratch)
+    packed.times()
     with poisoned_memory():
         workspace = torch.empty(scratch.size, dtype=torch.uint8, device=DEVICE).fill_(0xFF)
     packed({"input": args[0], "batch_sizes": args[3]}, workspace)

@@ -65,10 +65,10 @@ class StartsAnew:
                 {"ROWS": ROWS, "COLUMNS": COLUMNS}, unknown=True,
             )  # fmt: skip
         else:
-            tables, rows = packed.tables(), ROWS * COLUMNS
+            rows = ROWS * COLUMNS
             self._kernel = NamedKernel(
                 mark_packed, (triton.cdiv(dims.rows, rows),), call.device,
-                (anew, reset, *(tables[name] for name in ("starts", "counts", "times"))),
+                (anew, reset, packed.starts(), packed.counts(), packed.times()),
                 {"T": dims.T, "capacity": dims.rows, "reset_stride": call["reset"].strides[0]}, {"ROWS": rows},
                 unknown=True,
             )  # fmt: skip

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from aclgrad.core.memory import Piece
 from aclgrad.core.spec import Call
 from aclgrad.gpu.addresses import advanced, placed
 from aclgrad.gpu.operands import Given
@@ -19,6 +18,7 @@ from .fp16_split.scale import LEAST_AMAX
 from .fp16_split.split import SplitMatrix, as_factor
 from .inputs import LayerInputs
 from .moves import Move, PlannedMove, Scales
+from .packed import PackedRows
 from .problem import BACKWARD_SAVED, Problem, Recurrence
 from .recurrence import build
 from .saved import SavedLists
@@ -89,15 +89,17 @@ class BackwardLayer:
             problem, choice, space.scratch, space.w_hh, self.delta, space.delta_split
         )
         if space.packed is not None:
-            space.packed.clear_tails(self._summed())
+            self._clear_tails(space.packed)
 
-    def _summed(self) -> Iterator[tuple[Piece, int]]:
-        """What weight gradients and bias gradients sum over all rows, and what adds nothing."""
+    def _clear_tails(self, packed: PackedRows) -> None:
+        """Rows beyond the last add nothing to weight gradients and bias gradients, which sum over all."""
         split, row_amax = self.space.delta_split, self.recurrence.row_amax
         if self.delta is not None:
-            yield self.delta, 0
+            packed.clear_tail(self.delta)
         elif split is not None and row_amax is not None:
-            yield from ((split.high, 0), (split.low, 0), (row_amax, LEAST_AMAX.value))
+            packed.clear_tail(split.high)
+            packed.clear_tail(split.low)
+            packed.clear_tail(row_amax, LEAST_AMAX.value)
 
     def _plan_params(self, call: Call) -> None:
         dims, space = self.dims, self.space

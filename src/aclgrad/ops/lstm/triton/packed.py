@@ -7,7 +7,7 @@ in tables, what kernels look up. Rows beyond the last are zeros wherever a produ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -147,58 +147,62 @@ def states_before(
 
 
 class PackedRows:
-    """The tables of a call, in the workspace, and the launches that make them."""
+    """The tables of a call, in the workspace, and the launches that make those that somebody asks for."""
 
     def __init__(self, call: Call, dims: LstmDims, scratch: Scratch) -> None:
         self._dims, self.capacity, self._device = dims, dims.rows, call.device
         self._starts, self._counts = (scratch.tensor((dims.T + 2,), torch.int64) for _ in range(2))
         self._times = scratch.tensor((self.capacity,), torch.int32)
-        tables = self.tables()
         self._find_starts = RowsKernel(
-            find_starts, (1,), call.device, (tables["starts"], tables["counts"], Operand.of(call, "batch_sizes")),
+            find_starts, (1,), call.device, (self.starts(), self.counts(), Operand.of(call, "batch_sizes")),
             {"T": dims.T, "N": dims.N, "batch_sizes_stride": call["batch_sizes"].strides[0]}, {"BLOCK": TIMES},
             unknown=True,
         )  # fmt: skip
-        self._find_times = NamedKernel(
-            find_times, (triton.cdiv(self.capacity, BLOCK),), call.device, (tables["times"], tables["starts"]),
-            {"T": dims.T, "capacity": self.capacity}, {"BLOCK": BLOCK}, unknown=True,
-        )  # fmt: skip
-        self._tails: list[NamedKernel] = []
+        self._others: dict[Piece, NamedKernel] = {}  # what else is made, and how
 
-    def tables(self) -> dict[str, Operand]:
-        """`starts` [T + 1], from which `counts` [T] follow, and `times` [capacity], as operands of kernels."""
-        return {
-            "starts": Operand.at("starts", self._starts, 1), "counts": Operand.at("counts", self._counts, 1),
-            "times": Operand.at("times", self._times),
-        }  # fmt: skip
+    def starts(self) -> Operand:
+        """The first row of each time [T + 1], as an operand."""
+        return Operand.at("starts", self._starts, 1)
+
+    def counts(self, name: str = "counts") -> Operand:
+        """How many rows each time has [T]."""
+        return Operand.at(name, self._counts, 1)
+
+    def times(self) -> Operand:
+        """The time of each row [capacity]."""
+        if self._times not in self._others:
+            self._others[self._times] = NamedKernel(
+                find_times, (triton.cdiv(self.capacity, BLOCK),), self._device,
+                (Operand.at("times", self._times), self.starts()), {"T": self._dims.T, "capacity": self.capacity},
+                {"BLOCK": BLOCK}, unknown=True,
+            )  # fmt: skip
+        return Operand.at("times", self._times)
 
     def operands(self) -> list[Operand]:
         """What recurrences are told of lengths."""
-        return [Operand.at("batch_sizes", self._counts, 1), Operand.at("starts", self._starts, 1)]
+        return [self.counts("batch_sizes"), self.starts()]
 
     def count(self, workspace: torch.Tensor) -> Any:
         """How many rows there are, where a move of all rows looks for how many there are at its only step."""
         return placed(self._starts, workspace, 1 + self._dims.T)
 
-    def clear_tails(self, pieces: Iterable[tuple[Piece, int]]) -> None:
-        """Have the rows beyond the last hold a value in these pieces [capacity, ·], from the start of a call on."""
-        for piece, value in dict.fromkeys(pieces):
-            width = piece.nbytes // piece.dtype.itemsize // max(self.capacity, 1)
-            self._tails.append(
-                NamedKernel(
-                    clear_tail, (min(self.capacity, TAIL_PROGRAMS), triton.cdiv(width, BLOCK)), self._device,
-                    (Operand.at("target", piece), self.tables()["starts"]),
-                    {"T": self._dims.T, "capacity": self.capacity, "width": width}, {"VALUE": value, "COLUMNS": BLOCK},
-                    unknown=True,
-                )
-            )  # fmt: skip
+    def clear_tail(self, piece: Piece, value: int = 0) -> None:
+        """Have the rows beyond the last hold a value in this piece [capacity, ·], from the start of a call on."""
+        if piece in self._others:
+            return
+        width = piece.nbytes // piece.dtype.itemsize // max(self.capacity, 1)
+        self._others[piece] = NamedKernel(
+            clear_tail, (min(self.capacity, TAIL_PROGRAMS), triton.cdiv(width, BLOCK)), self._device,
+            (Operand.at("target", piece), self.starts()),
+            {"T": self._dims.T, "capacity": self.capacity, "width": width}, {"VALUE": value, "COLUMNS": BLOCK},
+            unknown=True,
+        )  # fmt: skip
 
     def __call__(self, given: Given, workspace: torch.Tensor) -> None:
         """Make the tables, and clear what they say has no rows."""
         self._find_starts(given, workspace, given["input"].shape[0])
-        self._find_times({}, workspace)
-        for clear in self._tails:
-            clear({}, workspace)
+        for kernel in self._others.values():
+            kernel({}, workspace)
 
 
 class PackedStates:
@@ -210,14 +214,13 @@ class PackedStates:
         """Strides: of a row of the targets, of both sources (row, unit), of the initial states (row, unit)."""
         packed, dims = space.packed, space.dims
         assert packed is not None
-        tables = packed.tables()
         names = ("target0", "target1", "source0", "source1", "initial0", "initial1")
         grid = (triton.cdiv(packed.capacity, TILE_ROWS), triton.cdiv(dims.H, TILE_COLUMNS), dims.D)
         self._kernel = NamedKernel(
             states_before, grid, space.device,
             (
                 *(Operand(name, space.dtype) for name in names),
-                *(tables[name] for name in ("starts", "times", "counts")),
+                packed.starts(), packed.times(), packed.counts(),
                 Operand.at("anew", space.anew.flags if space.anew else None),
             ),
             {

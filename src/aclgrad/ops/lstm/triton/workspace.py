@@ -59,7 +59,7 @@ class ForwardWorkspace(Workspace):
         self.h0 = scratch.tensor((dims.D, dims.N, dims.H), self.dtype) if call["hx"] else None
         self.between = scratch.tensor((self.rows.count, dims.D * dims.H if dims.L > 1 else 0), self.dtype)
         if self.packed is not None and dims.L > 1:
-            self.packed.clear_tails([(self.between, 0)])
+            self.packed.clear_tail(self.between)
         self.input_products = InputProducts(scratch, self.device, self.dtype)
 
 
