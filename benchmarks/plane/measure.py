@@ -84,21 +84,17 @@ def arguments_of(point: Point) -> Sequence[Any]:
 
 
 def measured(point: Point, device: Device, effort: Effort) -> Result:
-    """The point's result."""
+    """The point's result. What is timed runs outside the context that says where tensors are made: it costs time."""
+    row = training_of(point) if point.name.startswith("nn.") else None
     with torch.device(device.kind):
-        if point.name.startswith("nn."):
-            row = training_of(point)
-            args = row.make(_data(point.dtype))
-            gate = gate_of(row, args)
-            calls: Mapping[str, Call] = {
-                name: _ignoring_turns(step) for name, step in row.steps(args, device).items() if gate.passed
-            }
-        else:
-            args = arguments_of(point)
-            gate = check(lookup(point.name), args, point.dtype)
-            calls = contenders(point.name, [args], device) if gate.passed else {}
+        args = arguments_of(point) if row is None else row.make(_data(point.dtype))
+        gate = check(lookup(point.name), args, point.dtype) if row is None else gate_of(row, args)
     if not gate.passed:
         return Result(point, gate)
+    if row is None:
+        calls: Mapping[str, Call] = contenders(point.name, [args], device)
+    else:
+        calls = {name: _ignoring_turns(step) for name, step in row.steps(args, device).items()}
     on_device = _medians(calls, device, effort)
     return Result(point, gate, on_device, on_device if device.kind == "cpu" else _on_the_wall(calls))
 
