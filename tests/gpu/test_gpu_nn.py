@@ -11,11 +11,13 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import aclgrad.nn
 from aclgrad.core.errors import InvalidArgument
+from aclgrad.core.spec import BF16, F16, F32
 from aclgrad.ops._shared import small
+from aclgrad.testing import assert_within_baseline
 from aclgrad.testing.cases import Data
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nn"))
-from nn_helpers import assert_same_as_torch, outputs_and_gradients, tensors, twin
+from nn_helpers import assert_same_as_torch, moved, outputs_and_gradients, tensors, twin
 
 T, N, FEATURES, CLASSES = 6, 16, 32, 100
 
@@ -178,3 +180,31 @@ def test_small_calls_are_torchs(cuda, name, dtype, monkeypatch):
     assert any("aclgrad" in str(node.target) for node in traced.graph.nodes)
     with pytest.raises(InvalidArgument, match="is int64, expected"):
         twin(module)(torch.ones(N, FEATURES, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+def test_a_step_at_a_time_without_a_gradient(cuda, dtype, monkeypatch):
+    """Torch's cells serve it, as exactly as the whole sequence is computed; not where a gradient is wanted."""
+    monkeypatch.setattr(small, "enabled", True)
+    seen, whole = [], torch.lstm_cell
+    monkeypatch.setattr(torch, "lstm_cell", lambda *given: seen.append(1) or whole(*given))
+    data = Data(dtype)
+    for layers, both, bias, first in ((1, False, True, False), (2, True, False, True), (3, False, True, True)):
+        module = nn.LSTM(40, 96, layers, bias=bias, bidirectional=both, batch_first=first).to(dtype)
+        ours, chains = twin(module), layers * (1 + both)
+        for rows in (1, 5, 64):
+            x = data.normal(*((rows, 1) if first else (1, rows)), 40)
+            hx = tuple(data.normal(chains, rows, 96) for _ in range(2))
+            for given in ((x,), (x, hx)):
+                seen.clear()
+                with torch.no_grad():
+                    found = tensors(ours(*given))
+                    assert len(seen) == chains
+                    truth = tensors(copy.deepcopy(module).double()(*moved(given, torch.Tensor.double)))
+                    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+                        naive = tensors(module(*given))
+                for result, exact, rough in zip(found, truth, naive, strict=True):
+                    assert_within_baseline(result, exact, rough)
+        seen.clear()
+        ours(x)
+        assert not seen

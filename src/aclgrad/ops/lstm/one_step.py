@@ -1,7 +1,8 @@
 """One step of an LSTM at a time, as whoever streams runs it: a cell a layer.
 
 A whole sequence's kernel lays the weights out anew in every call, which pays over many steps or rows. For one step of
-few rows it is most of the time, and torch's products read the weights where they lie.
+few rows it is most of the time, and torch's products read the weights where they lie. On a GPU that is so where no
+gradient is wanted.
 """
 
 from __future__ import annotations
@@ -19,42 +20,47 @@ from .dims import LstmDims
 
 States = tuple[Tensor, Tensor]
 
-ROWS = {torch.float64: 1024, torch.float32: 64, torch.float16: 1, torch.bfloat16: 64}
-"""Sequences up to which this is faster on a CPU."""
+ROWS = {
+    "cpu": {torch.float64: 1024, torch.float32: 64, torch.float16: 1, torch.bfloat16: 64},
+    "cuda": {torch.float32: 64, torch.float16: 256, torch.bfloat16: 256},
+}
+"""Sequences up to which this is faster."""
 
 LEAST = {torch.float16: 1 << 12, torch.bfloat16: 1 << 18}
-"""Numbers in the recurrent weights of a chain from which it is faster for half types."""
+"""Numbers in the recurrent weights of a chain from which it is faster for half types on a CPU."""
 
 
 def by_cells(module: nn.RNNBase, x: Tensor, hx: Sequence[Tensor] | None) -> tuple[Tensor, States] | None:
     """What the module returns for one step: x [1, N, ·], [N, 1, ·] with `batch_first` or [1, ·]; None where it is not
     for this, or wants to be refused in words.
 
-    Torch's cell computes in float32 and float64. Of half types it rounds every intermediate result; there the products
-    alone are torch's, and the rest is the operator `lstm_cell`.
+    Torch's cell computes in float32 and float64. Of half types it rounds every intermediate result on a CPU; there the
+    products alone are torch's, and the rest is the operator `lstm_cell`.
     """
-    if not is_served(x) or x.is_nested or x.dim() not in (2, 3) or torch.is_autocast_enabled("cpu"):
+    device = x.device.type
+    if not is_served(x, by_gpu=True) or x.is_nested or x.dim() not in (2, 3) or torch.is_autocast_enabled(device):
         return None
     batched, dtype = x.dim() == 3, x.dtype
     time = 1 if batched and module.batch_first else 0
     if x.shape[time] != 1:
         return None
     rows = x.shape[1 - time] if batched else 1
-    wide = dtype in WIDE
+    whole = dtype in WIDE or x.is_cuda
     if (
-        rows > ROWS.get(dtype, 0)
-        or (not wide and (torch.is_grad_enabled() or 4 * module.hidden_size**2 < LEAST[dtype]))
+        rows > ROWS[device].get(dtype, 0)
+        or (torch.is_grad_enabled() and (x.is_cuda or not whole))
+        or (not whole and 4 * module.hidden_size**2 < LEAST[dtype])
         or module.proj_size
         or (module.dropout and module.training)
     ):
         return None
     weights = _weights(module)
     chains = module.num_layers * (1 + module.bidirectional)
-    states = _states(module, hx, (chains, rows, module.hidden_size) if batched else (chains, module.hidden_size), dtype)
+    states = _states(x, hx, (chains, rows, module.hidden_size) if batched else (chains, module.hidden_size))
     if weights is None or states is None:
         return None
     try:
-        cell = torch.lstm_cell if wide else _in_half_precision
+        cell = torch.lstm_cell if whole else _in_half_precision
         step, finals = _layers(module, x.select(time, 0) if batched else x, weights, states, cell)
     except REFUSALS:  # said better by the operator
         return None
@@ -79,16 +85,16 @@ def _weights(module: nn.RNNBase) -> list[Tensor] | None:
     return weights  # type: ignore[return-value]  # none is None
 
 
-def _states(module: nn.RNNBase, hx: Any, shape: tuple[int, ...], dtype: torch.dtype) -> list[States] | None:
+def _states(x: Tensor, hx: Any, shape: tuple[int, ...]) -> list[States] | None:
     """(h, c) of every chain, [N, H]; None where they are not what the module takes."""
     if hx is None:
-        zeros = torch.zeros(1 if len(shape) == 2 else shape[1], module.hidden_size, dtype=dtype)
+        zeros = x.new_zeros(1 if len(shape) == 2 else shape[1], shape[-1])
         return [(zeros, zeros)] * shape[0]
     if type(hx) not in (tuple, list) or len(hx) != 2:
         return None
     h, c = hx
     for state in (h, c):
-        if type(state) is not Tensor or state.shape != shape or state.dtype != dtype:
+        if type(state) is not Tensor or state.shape != shape or state.dtype != x.dtype:
             return None
     if len(shape) == 2:
         h, c = h.unsqueeze(1), c.unsqueeze(1)
