@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import math
+import platform
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -99,3 +104,23 @@ def test_the_gpu_has_the_same_tanh() -> None:
     maths = pytest.importorskip("aclgrad.gpu.maths")
     for name in ("TANH_NEAR", "P0", "P1", "P2", "P3", "P4"):
         assert torch.tensor(getattr(maths, name).value) == torch.tensor(getattr(vecmath, name)), name
+
+
+UNDERFLOW = {"x86_64": 0x10, "AMD64": 0x10, "aarch64": 0x8, "arm64": 0x8}.get(platform.machine())
+"""FE_UNDERFLOW of <fenv.h>."""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or UNDERFLOW is None, reason="FE_UNDERFLOW is not known")
+def test_what_is_0_is_found_without_underflow() -> None:
+    """A processor takes a hundred cycles to round what lies below its range, and rows are filled up with -Inf."""
+    library = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")
+
+    def underflows(*numbers: float) -> bool:
+        x = torch.tensor(numbers * 32)
+        computed(_exp, x)  # compiled, and warm
+        library.feclearexcept(UNDERFLOW)
+        computed(_exp, x)
+        return bool(library.fetestexcept(UNDERFLOW))
+
+    assert underflows(-95.0)  # a subnormal number
+    assert not underflows(-math.inf, -1e30, -105.5, -80.0, 0.0, math.inf, math.nan)

@@ -22,7 +22,8 @@ def cells(monkeypatch):
     """The products of each cell that torch has computed, in either way."""
     seen = []
     monkeypatch.setattr(small, "enabled", True)
-    monkeypatch.setattr(one_step, "LEAST", dict.fromkeys(HALVES, 0))
+    own = one_step.QUICKER["cpu"]
+    monkeypatch.setitem(one_step.QUICKER, "cpu", {**own, **dict.fromkeys(HALVES, ((64, 0),))})
     whole, half = torch.lstm_cell, one_step._in_half_precision
     monkeypatch.setattr(torch, "lstm_cell", lambda *given: seen.append(len(given[0])) or whole(*given))
     monkeypatch.setattr(one_step, "_in_half_precision", lambda *given: seen.append(len(given[0])) or half(*given))
@@ -55,7 +56,7 @@ def test_it_is_as_exact_with_every_option(dtype, cells):
         module = built(dtype, layers, *options)
         true = copy.deepcopy(module).double()
         naive = copy.deepcopy(aclgrad.nn.revert(copy.deepcopy(module)))
-        for rows, states in product((None, 1) if dtype == torch.float16 else (None, 0, 1, 3), (False, True)):
+        for rows, states in product((None, 0, 1, 3), (False, True)):
             given = arguments(module, rows, states, dtype)
             cells.clear()
             found = flat(module(*given))
@@ -73,6 +74,39 @@ def test_it_is_as_exact_with_every_option(dtype, cells):
             for result, want, other in zip(found, truth, plain, strict=True):
                 assert result.dtype == dtype
                 assert_within_baseline(result, want, other)
+
+
+SIZES = {
+    torch.float16: {
+        (1, 1): True,
+        (1, 500): True,
+        (2, 500): False,
+        (2, 64): True,
+        (2, 65): False,
+        (16, 8): True,
+        (16, 9): False,
+        (4, 724): True,
+        (5, 724): False,
+        (4, 723): False,
+        (16, 1448): True,
+    },
+    torch.bfloat16: {(16, 1): True, (17, 7): False, (64, 8): True, (65, 8): False},
+    torch.float32: {(64, 8): True, (65, 8): False},
+}
+"""Whether one step of so many sequences and units is made of cells."""
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+def test_cells_are_for_few_sequences(dtype, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(small, "enabled", True)
+    asked = []
+    monkeypatch.setattr(one_step, "_states", lambda *_: asked.append(True))  # what comes next; refuses
+    for (rows, units), wanted in SIZES[dtype].items():
+        del asked[:]
+        assert one_step.by_cells(nn.LSTM(1, units, dtype=dtype), torch.zeros(1, rows, 1, dtype=dtype), None) is None
+        assert bool(asked) == wanted, (rows, units)
 
 
 @torch.no_grad()

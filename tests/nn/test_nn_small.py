@@ -58,7 +58,7 @@ def test_torch_serves_what_is_small_and_exact_alone(monkeypatch):
         return (found[0] if isinstance(found, tuple) else found).grad_fn.name()
 
     assert node(aclgrad.nn.Hardsigmoid(), x) == "HardsigmoidBackward0"
-    assert node(aclgrad.nn.Hardsigmoid(), x.double().detach()) == "SmoothedBackward"
+    assert node(aclgrad.nn.Hardsigmoid(), x.double().detach()) == "hardsigmoidBackward"
     ours = node(cell, torch.randn(1 << 19, 8))
     assert node(cell, x) != ours == node(copy.deepcopy(cell).bfloat16(), x.bfloat16().detach())
 

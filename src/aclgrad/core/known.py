@@ -44,6 +44,38 @@ _SIMPLE = (type(None), bool, int, float, str)
 _META = attrgetter("meta")
 
 
+def _check_of(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """The check that other tensors are like these; None where there is none, as for one tensor twice."""
+    if _Guards is None or len(set(map(id, tensors))) < len(tensors):
+        return None
+    sizes, strides = ([list(of(tensor)) for tensor in tensors] for of in (torch.Tensor.size, torch.Tensor.stride))
+    check: Callable[..., bool] = _Guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    return check
+
+
+class Alike:
+    """Whether tensors have the metadata of those that were seen before, which all had the same."""
+
+    def __init__(self) -> None:
+        self._check: Callable[..., bool] | None = None
+        self._missed = 0
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """True only if they have; then they are of one class as well, and want a gradient or not."""
+        return self._check is not None and self._check(*tensors)
+
+    def see(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Tensors that are known to have these metadata, and were not recognised."""
+        self._missed += 1
+        if _is_worth_it(self._missed):
+            self._check = _check_of(tensors)
+
+
+def _is_worth_it(missed: int) -> bool:
+    """Whether to make a check, which takes longer than to do without: when twice as many calls were missed as then."""
+    return missed & (missed - 1) == 0
+
+
 class Known(Generic[T]):
     """A dictionary of calls: what differs in no value that `fingerprint` looks at has the same entry."""
 
@@ -90,7 +122,7 @@ class Known(Generic[T]):
     def _missed(self, kept: _Kept[T], values: Sequence[Any], *beside: Any) -> T:
         """What was kept for a call that was not recognised."""
         kept.missed += 1
-        if kept.missed & (kept.missed - 1) == 0:  # a power of two: to make a check takes longer than to do without
+        if _is_worth_it(kept.missed):
             self._newest.keep(kept.made, values, *beside)
         return kept.made
 
@@ -163,12 +195,12 @@ class _Call(Generic[T]):
         if len(tensors) + len(handles) + len(lists) + len(rest) < len(values) or not all(map(_is_plain, members)):
             return None
         examined = [*(values[k] for k in tensors), *members]
-        if _Guards is None or len(set(map(id, examined))) < len(examined):  # the check refuses twins
+        check = _check_of(examined)
+        if check is None:
             return None
-        sizes, strides = ([list(of(tensor)) for tensor in examined] for of in (torch.Tensor.size, torch.Tensor.stride))
         return cls(
             made,
-            _Guards(*examined, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check,
+            check,
             None if len(tensors) == len(values) else _picked(tensors),
             [(k, len(values[k])) for k in lists],
             _picked(handles) if handles else None,

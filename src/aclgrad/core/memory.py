@@ -24,14 +24,15 @@ page costs more than filling it; this is what an LSTM of 1,024 units takes in fl
 EXACT_CHECK_WORK = 100_000  # steps numpy may spend on deciding whether two interleaved views share an element
 
 
-_CPU = torch.device("cpu")
+CPU = torch.device("cpu")
+_modes = torch._C._len_torch_dispatch_stack
 _empty_on_cpu: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
 
 
 def empty(meta: Meta) -> torch.Tensor:
     """An uninitialised tensor with this metadata; a fake one under a mode that makes such."""
     shape, strides, dtype, device, _ = meta
-    if device == _CPU and _empty_on_cpu is not None and not torch._C._len_torch_dispatch_stack():
+    if device == CPU and _empty_on_cpu is not None and not _modes():
         made: torch.Tensor = _empty_on_cpu(tuple(shape), tuple(strides), dtype)  # past the dispatcher
         return made
     return torch.empty_strided(shape, strides, dtype=dtype, device=device)
@@ -56,7 +57,7 @@ def workspace(size: int, device: torch.device) -> torch.Tensor | None:
     """
     if size == 0:
         return None
-    if device.type != "cpu" or size > KEPT_WORKSPACE:
+    if device != CPU or size > KEPT_WORKSPACE:
         return torch.empty(size, dtype=torch.uint8, device=device)
     block, _kept.block = _kept.block, None
     if block is None or block.numel() < size:
@@ -72,7 +73,8 @@ def give_back(block: torch.Tensor | None) -> None:
     """Keep a workspace for the thread's next call; the launch it was made for has ended well."""
     if type(block) is not torch.Tensor or not block.is_cpu or block.numel() > KEPT_WORKSPACE:
         return
-    if _kept.block is None or _kept.block.numel() < block.numel():
+    kept = _kept.block
+    if kept is None or kept.numel() < block.numel():
         _kept.block = block
 
 
@@ -121,6 +123,37 @@ class Piece:
     def view(self, workspace: torch.Tensor) -> torch.Tensor:
         """The piece as a tensor over the workspace's memory."""
         return workspace[self.offset : self.offset + self.nbytes].view(self.dtype).view(self.shape)
+
+
+class Spans:
+    """Where tensors lie whose metadata are known: those that are not empty, also in lists."""
+
+    def __init__(self, metas: Sequence[Any]) -> None:
+        self._alone = [(k, value.span) for k, value in enumerate(metas) if type(value) is Meta and value.span]
+        lists = [(k, value) for k, value in enumerate(metas) if type(value) is tuple]
+        self._lists = [(k, [meta.span for meta in members if type(meta) is Meta]) for k, members in lists]
+
+    def ranges(self, values: Sequence[Any]) -> list[tuple[int, int]]:
+        """(first byte, one past the last) of each."""
+        found = [(start := values[k].data_ptr(), start + span) for k, span in self._alone]
+        for k, members in self._lists:
+            starts = [tensor.data_ptr() for tensor in tensors_in(values[k])]
+            found += [(start, start + span) for start, span in zip(starts, members, strict=True) if span]
+        return found
+
+
+def refuse_overlaps(
+    touched: list[tuple[int, int]], call: Call, args: Sequence[Any], outs: Sequence[Any],
+    scratch: torch.Tensor | None = None,
+) -> None:  # fmt: skip
+    """Like `refuse_aliases`, which is asked where the ranges of all that is touched do not decide."""
+    touched.sort()
+    previous = 0
+    for start, end in touched:
+        if start < previous:  # inputs may share, so look closer
+            refuse_aliases(call, args, outs, scratch)
+            break
+        previous = end
 
 
 def refuse_aliases(call: Call, args: Sequence[Any], outs: Sequence[Any], scratch: torch.Tensor | None = None) -> None:

@@ -7,7 +7,7 @@ call is plan + allocate + launch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.autograd import profiler
@@ -34,7 +34,7 @@ _DIRECT = (True, None, False, False, None, False)
 class Plan:
     """Everything phase two needs but the memory: the kernel, the outputs' metadata, the workspace size."""
 
-    __slots__ = ("_spans", "backend", "call", "device", "launch", "outs", "remark")
+    __slots__ = ("_spans", "backend", "call", "device", "launch", "nbytes", "outs", "remark")
 
     def __init__(self, call: Call, outs: tuple[Value, ...], backend: str, launch: Launch) -> None:
         self.call = call
@@ -42,8 +42,11 @@ class Plan:
         self.backend = backend
         self.launch = launch
         self.device = call.device
+        self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])  # of all tensors' elements
         self.remark = call.spec.remark(call)
-        self._spans: tuple[Spans, Spans] | None = None  # of arguments and outputs, where somebody asked for them
+        self._spans: tuple[memory.Spans, memory.Spans] | None = (
+            None  # of arguments and outputs, where somebody asked for them
+        )
 
     def describe(self) -> str:
         """What runs and why, in words: the backend, its workspace, and what the launch says of itself.
@@ -55,11 +58,6 @@ class Plan:
         """
         size = self.workspace_size
         return f"{self.backend}, {f'workspace of {size:,} bytes' if size else 'no workspace'}: {self.launch.describe()}"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors' elements."""
-        return total_bytes([meta for _, meta in self.call.metas(*self.call.spec.params)])
 
     @property
     def workspace_size(self) -> int:
@@ -87,19 +85,13 @@ class Plan:
         if self._spans is None:
             spec = self.call.spec
             of_args, of_outs = ([self.call[param.name] for param in params] for params in (spec.args, spec.outs))
-            self._spans = _spans(of_args), _spans(of_outs)
-        touched = _ranges(args, self._spans[0])
+            self._spans = memory.Spans(of_args), memory.Spans(of_outs)
+        touched = self._spans[0].ranges(args)
         if not fresh:
-            touched += _ranges(outs, self._spans[1])
+            touched += self._spans[1].ranges(outs)
         if scratch is not None:
             touched.append((scratch.data_ptr(), scratch.data_ptr() + scratch.numel()))
-        touched.sort()
-        previous = 0
-        for start, end in touched:
-            if start < previous:  # inputs may share, so look closer
-                memory.refuse_aliases(self.call, args, outs, scratch)
-                break
-            previous = end
+        memory.refuse_overlaps(touched, self.call, args, outs, scratch)
 
     def workspace(self) -> torch.Tensor | None:
         """Scratch memory for one launch."""
@@ -108,32 +100,11 @@ class Plan:
 
 def allocated(metas: Sequence[Any]) -> tuple[Any, ...]:
     """Fresh memory for outputs of this metadata, None where one is not produced."""
-    return tuple([None if meta is None else _empty(meta) for meta in metas])
-
-
-Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, list[int]]]]
-"""(position, bytes) of every non-empty tensor; (position, bytes of all members) of every list."""
-
-
-def _spans(values: Sequence[Any]) -> Spans:
-    """Those of these metadata."""
-    alone = [(k, value.span) for k, value in enumerate(values) if type(value) is Meta and value.span]
-    lists = [(k, value) for k, value in enumerate(values) if type(value) is tuple]
-    return alone, [(k, [meta.span for meta in members if type(meta) is Meta]) for k, members in lists]
-
-
-def _ranges(values: Sequence[Any], spans: Spans) -> list[tuple[int, int]]:
-    """(first byte, one past the last) of every non-empty tensor among the values."""
-    alone, lists = spans
-    found = [(start := values[k].data_ptr(), start + span) for k, span in alone]
-    for k, members in lists:
-        starts = [tensor.data_ptr() for tensor in memory.tensors_in(values[k])]
-        found += [(start, start + span) for start, span in zip(starts, members, strict=True) if span]
-    return found
+    return tuple([memory.empty(meta) if type(meta) is Meta else _empty(meta) for meta in metas])
 
 
 def _empty(meta: Any) -> Any:
-    return memory.empty(meta) if type(meta) is Meta else [memory.empty(member) for member in meta]
+    return None if meta is None else memory.empty(meta) if type(meta) is Meta else [_empty(member) for member in meta]
 
 
 def _take(params: Sequence[Param], values: Sequence[Any], strict: bool) -> dict[str, Value]:
@@ -183,7 +154,12 @@ class Operator:
         """
         if len(args) < self._arity:
             args = tuple(self.spec.completed(args))
-        if is_watched() or wants_dispatch(args) or (out is not None and wants_dispatch((out,))):
+        watched = is_watched()
+        if out is None and backend is None and not asked and not watched:
+            known = self._plans.recognise(args, *_DIRECT)
+            if known is not None and not (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
+                return self.launched(known, args)
+        if watched or wants_dispatch(args) or (out is not None and wants_dispatch((out,))):
             return dispatched(self, args, out, backend, asked)
         try:
             return self.run(args, out, backend, asked)
@@ -191,18 +167,18 @@ class Operator:
             return dispatched(self, args, out, backend, asked)
 
     def direct(self, args: Sequence[Any]) -> Any:
-        """What `run` returns, gradients aside, or None where torch's dispatcher has to know of the call.
+        """What `run` returns, gradients aside, or None where torch's dispatcher has to know of the call."""
+        plan = self.plan_past_dispatcher(args)
+        return None if plan is None else self.launched(plan, args)
 
-        Past it goes what is a value in memory and nobody traces; a call that is recognised is one of such values.
+    def plan_past_dispatcher(self, args: Sequence[Any]) -> Plan | None:
+        """The plan of a call that torch's dispatcher need not know of, gradients aside: of values in memory, untraced.
+
+        A call that is recognised is one of such values.
         """
         if is_watched():
             return None
-        plan = self._plans.recognise(args, *_DIRECT)
-        if plan is None:
-            if not all_in_memory(args):
-                return None
-            plan = self.plan(args)
-        return self.launched(plan, args, None)
+        return self._plans.recognise(args, *_DIRECT) or (self.plan(args) if all_in_memory(args) else None)
 
     def run(self, args: Sequence[Any], out: Any = None, backend: str | None = None, asked: bool = False) -> Any:
         """Plan, allocate what is not given in `out`, launch."""
@@ -214,17 +190,24 @@ class Operator:
         outs = plan.allocate(given)
         if self._updates or given is not None:
             plan.refuse_aliases(args, outs, fresh=given is None)
-        if self.spec.value_rule is not None and plan.device.type == "cpu":
-            self.spec.value_rule(args)
-        scratch = plan.workspace()
+        judge, betrays = self.spec.value_rule, None
+        if judge is not None and plan.device == memory.CPU:
+            betrays = self.spec.betrays if given is None else None
+            if betrays is None:
+                judge(args)
+        size = plan.launch.workspace
+        scratch = memory.workspace(size, plan.device) if size else None
         if profiler._is_profiler_enabled:
             with profiler.record_function(f"aclgrad.{self.spec.name} on {plan.backend}"):
                 plan.launch(args, outs, scratch)
         else:
             plan.launch(args, outs, scratch)
-        memory.give_back(scratch)
+        if scratch is not None:
+            memory.give_back(scratch)
+        if judge is not None and betrays is not None and betrays(outs):
+            judge(args)
         if self._updates or given is not None:
-            count_writes(memory.tensors_in(self.spec.written(args, outs)))
+            count_writes(memory.tensors_in(self.spec.written(args, () if given is None else outs)))
         return outs[0] if len(outs) == 1 else outs
 
     def plan(

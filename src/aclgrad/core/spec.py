@@ -163,14 +163,15 @@ class OpSpec:
     An operator that no document knows has an empty `aclnn`: the doors of aclnn and C, and the command line, leave it
     out. Its parameters have their Python name twice.
 
-    `args` and `outs` stand in the document's order. `rules` run in order and raise; the first that fails names
-    the fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the
-    outputs and the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata
-    cannot tell, `value_rule` finds in the arguments' values; only a CPU's are looked at, since nobody waits for a
-    device. What is legal and probably not meant, `remark` puts into words for the aclnn door. `unread`
-    names the tensors that are given and whose elements nobody looks at. `rows` names those, single and in lists, whose
-    one number of rows launches depend on only as `core.rows` rounds it. `differences` are those between the document
-    and the vendor's code, which writes nothing in calls that are `skipped`.
+    `args` and `outs` stand in the document's order. `rules` run in order and raise; the first that fails names the
+    fault, so their order is the documented order of checks. `dims` derives the named sizes the rules, the outputs and
+    the kernels share. `pointwise` allows an output to be exactly the same view as an input. What metadata cannot tell,
+    `value_rule` finds in the arguments' values; only a CPU's are looked at, since nobody waits for a device. Where
+    `betrays` tells from outputs whether they may come of values that are refused, and nobody has given these outputs,
+    it is asked first, since it takes less time. What is legal and probably not meant, `remark` puts into words for the
+    aclnn door. `unread` names the tensors that are given and whose elements nobody looks at. `rows` names those, single
+    and in lists, whose one number of rows launches depend on only as `core.rows` rounds it. `differences` are those
+    between the document and the vendor's code, which writes nothing in calls that are `skipped`.
     """
 
     name: str
@@ -181,6 +182,7 @@ class OpSpec:
     dims: Callable[[Call], Any] = lambda call: None
     pointwise: bool = False
     value_rule: Callable[[Sequence[Any]], None] | None = None
+    betrays: Callable[[Sequence[Any]], bool] | None = None
     remark: Callable[[Call], str | None] = lambda call: None
     unread: Callable[[Call], Sequence[str]] = lambda call: ()
     rows: tuple[str, ...] = ()

@@ -99,9 +99,10 @@ def _reduced(x: Any) -> Any:
 
 def _exp32(x: Any) -> Any:
     x = EXP_HIGH if x > EXP_HIGH else x  # noqa: FURB136  # unlike min(), this lets a NaN pass
-    x = EXP_LOW if x < EXP_LOW else x  # noqa: FURB136
-    rounded, small = _reduced(x)
-    return _scale(ONE + small, rounded)
+    vanishes = x < EXP_LOW  # rounding such a result to 0 would take a processor a hundred cycles
+    rounded, small = _reduced(ZERO if vanishes else x)
+    result = _scale(ONE + small, rounded)
+    return ZERO if vanishes else result
 
 
 def _tanh32(x: Any) -> Any:

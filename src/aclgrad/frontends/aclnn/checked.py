@@ -17,11 +17,10 @@ from ..acl.boundary import tolerate
 from ..acl.findings import Kind
 from ..acl.ordering import Touch
 from ..acl.streams import Stream
-from ..acl.tensors import TENSOR_LISTS, TENSORS, AclTensor
+from ..acl.tensors import TENSOR_LISTS, TENSORS
+from .operands import Bound
 
 KEPT_PLANS = 256
-
-Bound = tuple[str, AclTensor, Meta, torch.Tensor]
 
 
 class _Role(NamedTuple):

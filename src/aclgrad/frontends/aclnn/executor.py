@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from ...core import memory
 from ...core.autograd import count_writes
-from ...core.dispatch import wants_gradient
-from ...core.errors import AclgradError, DeviceMemoryError, InvalidArgument, NullArgument
-from ...core.meta import Meta
+from ...core.errors import DeviceMemoryError, InvalidArgument, NullArgument
 from ...core.plan import Operator, Plan
 from ...core.profile import BINARY, current_profile
 from ...core.soc import current_soc
-from ...core.spec import BoolArray, InOut, OpSpec, Out, Param, TensorList
+from ...core.spec import BoolArray, InOut, Out, Param, TensorList
 from ...core.spec import OutList as OutListParam
 from ...core.spec import Tensor as TensorParam
 from ..acl import dumping, findings
@@ -27,23 +24,20 @@ from ..acl.devices import context_or_none, stream_of
 from ..acl.findings import Kind
 from ..acl.handles import Table
 from ..acl.streams import Stream
-from ..acl.tensors import BOOL_ARRAYS, TENSOR_LISTS, TENSORS, AclTensor
+from ..acl.tensors import BOOL_ARRAYS, TENSOR_LISTS, TENSORS
 from . import checked
-from .checked import Bound
+from .operands import Operands
 
 SMALL_BYTES = 1 << 17
 """Work on less than this runs in the calling thread when its stream is idle."""
 
 _OF_ONE_TENSOR = (TensorParam, InOut, Out)
 
-Plain = tuple[Param, torch.Tensor, Meta, int]
-"""What was given as a tensor of torch's, its metadata and where it lay."""
-
 
 class Executor:
     """One planned call. `args` and `outs` hold torch tensors or aclTensors, whose memory may change until they run."""
 
-    __slots__ = ("_bound", "_handles", "_live", "_plain", "_size", "_written", "args", "outs", "plan", "repeatable")
+    __slots__ = ("_found", "_handles", "_size", "args", "outs", "plan", "repeatable")
 
     def __init__(self, plan: Plan, args: list[Any], outs: list[Any], handles: Sequence[Any]) -> None:
         self.plan = plan
@@ -52,13 +46,15 @@ class Executor:
         self.args = args
         self.outs = outs
         self.repeatable = False
-        self._live: tuple[list[Any], list[Any]] | None = None
-        with suppress(NullArgument, DeviceMemoryError):  # an address may still be bound; phase two looks again
-            self._bind()
+        self._found: Operands | None
+        try:
+            self._found = Operands(plan, args, outs)
+        except (NullArgument, DeviceMemoryError):  # an address may still be bound; phase two looks again
+            self._found = None
 
     def forget_addresses(self) -> None:
         """An operand was replaced: look all of them up again when the work runs."""
-        self._live = None
+        self._found = None
 
     @property
     def workspace_size(self) -> int:
@@ -71,7 +67,8 @@ class Executor:
         if self._handles is not None:
             self._handles.require_live()
         scratch = self._workspace(workspace, workspace_size) if self._size else None
-        args, outs = self._operands()
+        operands = self._operands()
+        args, outs = operands.args, operands.outs
         if scratch is not None:
             plan.refuse_aliases(args, outs, scratch)
 
@@ -80,22 +77,23 @@ class Executor:
 
         if dumping.current is not None:
             task = dumping.around(task, plan.call.spec.aclnn, args, plan.call.spec.written(args, outs))
-        queue = self._queue(stream)
+        queue = self._queue(stream, operands)
         if queue is None:
             task()
         else:
             if findings.strict:
-                checked.follow(queue, plan, self._bound, workspace if self._size else None, self.workspace_size)
+                checked.follow(queue, plan, operands.bound, workspace if self._size else None, self.workspace_size)
             queue.submit(task, small=plan.nbytes <= SMALL_BYTES and self._size <= SMALL_BYTES)
-        count_writes(self._written)
+        if operands.written:
+            count_writes(operands.written)
 
-    def _queue(self, stream: Any) -> Stream | None:
+    def _queue(self, stream: Any, operands: Operands) -> Stream | None:
         """The stream to enqueue on. In a thread without a device work on torch's tensors alone needs none."""
         if stream is None or (type(stream) is int and stream == 0):
             context = context_or_none()
             if context is not None:
                 return context.default_stream
-            if not self._bound:
+            if not operands.bound:
                 return None
         return stream_of(stream)
 
@@ -118,35 +116,14 @@ class Executor:
         start = -block.data_ptr() % memory.ALIGNMENT
         return block[start : start + self._size]
 
-    def _operands(self) -> tuple[list[Any], list[Any]]:
-        """The torch tensors to compute with: those found in phase one while they are what they were."""
-        live = self._live
-        if live is None or not all(map(_unchanged, self._bound)):
-            live = self._bind()
-        moved = False
-        for param, tensor, meta, address in self._plain:
-            if not meta.describes(tensor):
-                raise _described_anew(param, meta)
-            _require_storage(param, tensor, meta)
-            moved |= tensor.data_ptr() != address
-        return self._bind() if moved else live  # which looks once more for memory that is shared
-
-    def _bind(self) -> tuple[list[Any], list[Any]]:
-        plan, spec = self.plan, self.plan.call.spec
-        bound: list[Bound] = []
-        plain: list[Plain] = []
-        args = [
-            _find(param, value, plan.call[param.name], bound, plain)
-            for param, value in zip(spec.args, self.args, strict=True)
-        ]
-        outs = [
-            None if meta is None else _find(param, value, meta, bound, plain)
-            for param, value, meta in zip(spec.outs, self.outs, plan.outs, strict=True)
-        ]
-        plan.refuse_aliases(args, outs)
-        self._bound, self._plain, self._live = bound, plain, (args, outs)
-        self._written = _unwatched(spec, self.args, self.outs)
-        return args, outs
+    def _operands(self) -> Operands:
+        """The tensors to compute with: those found in phase one while they are what they were."""
+        found = self._found
+        if found is None or not found.stand():
+            found = self._found = Operands(self.plan, self.args, self.outs)
+        if found.have_moved():  # look once more for memory that is shared
+            found = self._found = Operands(self.plan, self.args, self.outs)
+        return found
 
 
 EXECUTORS: Table[Executor] = Table(
@@ -159,13 +136,16 @@ EXECUTORS: Table[Executor] = Table(
 
 def plan_executor(operator: Operator, arguments: Sequence[Any]) -> Executor:
     """Phase one on the arguments before workspaceSize."""
-    inputs = len(operator.spec.args)
-    params = (*operator.spec.args, *operator.spec.outs)
-    values = [resolve(param, value) for param, value in zip(params, arguments, strict=True)]
+    spec = operator.spec
+    inputs = len(spec.args)
+    values = [
+        value if value is None or type(value) is torch.Tensor else resolve(param, value)
+        for param, value in zip(spec.params.values(), arguments, strict=True)
+    ]
     args, outs = values[:inputs], values[inputs:]
     plan = operator.plan(args, outs, strict=True, soc=current_soc(), binary=current_profile() == BINARY)
     if plan.remark is not None:
-        remark(Kind.DOUBTFUL_ARGUMENT, f"{operator.spec.aclnn}GetWorkspaceSize: {plan.remark}")
+        remark(Kind.DOUBTFUL_ARGUMENT, f"{spec.aclnn}GetWorkspaceSize: {plan.remark}")
     return Executor(plan, args, outs, arguments)
 
 
@@ -193,54 +173,5 @@ def _tensor(label: str, value: Any) -> Any:
     return value
 
 
-def _unwatched(spec: OpSpec, args: Sequence[Any], outs: Sequence[Any]) -> list[torch.Tensor]:
-    """What is written to of torch's own tensors, none of which autograd may follow: it would not see the write."""
-    written = spec.written(args, outs)
-    tensors = memory.tensors_in(written)
-    if wants_gradient(tensors):
-        named = zip(spec.written_names, written, strict=True)
-        label = next(spec.params[name].aclnn for name, value in named if wants_gradient((value,)))
-        raise InvalidArgument(f"{label} requires a gradient, expected detach() of it: autograd sees no write", label)
-    return tensors
-
-
 def _is_handle(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _unchanged(found: Bound) -> bool:
-    """True while an aclTensor has the description and the memory it was found with."""
-    _, tensor, meta, view = found
-    return tensor.meta is meta and tensor.view is view
-
-
-def _described_anew(param: Param, meta: Meta) -> InvalidArgument:
-    return InvalidArgument(f"{param.aclnn} was described anew after phase one, expected {meta}", param.aclnn)
-
-
-def _require_storage(param: Param, tensor: torch.Tensor, meta: Meta) -> None:
-    """Raise if a tensor's storage, which can be made smaller at any time, ends before the tensor does."""
-    span = tensor.nbytes if tensor.is_contiguous() else meta.span  # the former is quickly told
-    needed = tensor.storage_offset() * tensor.itemsize + span if span else 0
-    held = tensor.untyped_storage().nbytes()
-    if held < needed:
-        raise DeviceMemoryError(f"{param.aclnn} has a storage of {held} bytes, expected {needed}", param.aclnn)
-
-
-def _find(param: Param, value: Any, meta: Any, bound: list[Bound], plain: list[Plain], label: str | None = None) -> Any:
-    """The torch tensors behind an operand; noted are aclTensors with what was found, and what was given as tensors."""
-    if isinstance(value, torch.Tensor):
-        plain.append((param, value, meta, value.data_ptr()))
-    if type(value) is AclTensor:
-        if value.meta != meta:
-            raise _described_anew(param, meta)
-        try:
-            view = value.tensor()
-        except AclgradError as fault:
-            raise type(fault)(f"{param.aclnn}: {fault}", param.aclnn) from None
-        bound.append((label or param.aclnn, value, value.meta, view))
-        return view
-    if type(value) is list and isinstance(param, TensorList | OutListParam):
-        pairs = enumerate(zip(value, meta, strict=True))
-        return [_find(param, item, its, bound, plain, f"{param.aclnn}[{k}]") for k, (item, its) in pairs]
-    return value

@@ -37,7 +37,7 @@ def make_pair(operator: Operator) -> Pair:
                 f"executor was made for {planned.plan.call.spec.aclnn}, expected {spec.aclnn}", "executor"
             )
         if not planned.repeatable:
-            EXECUTORS.pop(executor, "executor")
+            EXECUTORS.discard(int(executor))
         planned.run(workspace, workspaceSize, stream)
         return SUCCESS
 

@@ -22,6 +22,14 @@ def recorded(module: nn.Module, input: Proxy, *others: Any, **named: Any) -> Any
     return tracer.create_proxy("call_module", tracer.path_of_module(module), (input, *others), named)
 
 
+def member(module: nn.Module, name: str) -> Any:
+    """A parameter, a buffer or a module of a module, as it is now; torch's own lookup takes half a microsecond."""
+    for members in (module._parameters, module._buffers, module._modules):
+        if name in members:
+            return members[name]
+    return getattr(module, name)  # it is computed, as by a parametrisation, or something else than a member
+
+
 def require_tensor(name: str, value: object) -> None:
     """Raise unless it is a tensor, and one: what is nested has no shape."""
     if not isinstance(value, Tensor):

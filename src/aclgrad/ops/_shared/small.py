@@ -37,7 +37,14 @@ def is_served(input: Tensor, *, by_gpu: bool = False) -> bool:
 
 def is_exact(tensor: Tensor) -> bool:
     """Whether torch computes in the tensor's dtype, and on a CPU it is a wide one."""
-    return (tensor.dtype in WIDE or tensor.is_cuda) and not torch.is_autocast_enabled(tensor.device.type)
+    return (tensor.dtype in WIDE or tensor.is_cuda) and not torch.is_autocast_enabled(
+        "cuda" if tensor.is_cuda else "cpu"
+    )
+
+
+_packing: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+"""Tells who packs what nodes save, as `torch.utils.checkpoint` does, else they keep it alive; given True, it does not
+ask whether the compiler traces."""
 
 
 def restate(node: Any, x: Tensor, gradients: Callable[[Tensor, Sequence[Any], Sequence[Any]], Any]) -> None:
@@ -45,15 +52,9 @@ def restate(node: Any, x: Tensor, gradients: Callable[[Tensor, Sequence[Any], Se
 
     The node has saved `x`. `gradients(x, found, upstream)` are called where somebody may differentiate what it found.
     """
-    kept: Callable[[], Any] = weakref.ref(x) if _are_saved_as_they_are() else lambda: x
+    kept: Callable[[], Any] = weakref.ref(x) if _packing is not None and _packing(True) is None else lambda: x
 
     def restated(found: Sequence[Any], upstream: Sequence[Any]) -> Any:
         return gradients(kept(), found, upstream) if torch.is_grad_enabled() else None
 
     node.register_hook(restated)
-
-
-def _are_saved_as_they_are() -> bool:
-    """Whether a node keeps its tensors alive: nobody packs them, as `torch.utils.checkpoint` does."""
-    packing = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    return packing is not None and packing(True) is None  # whether the compiler traces is not asked

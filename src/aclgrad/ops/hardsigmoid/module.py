@@ -18,11 +18,11 @@ from .autograd import smoothed
 __all__ = ["Hardsigmoid"]
 
 SMALL = {
-    "cpu": {torch.float32: 1 << 23, torch.float16: 3 << 16, torch.bfloat16: 3 << 16},
-    "cuda": {torch.float32: 1 << 20, torch.float16: 1 << 17, torch.bfloat16: 1 << 17},
+    False: {torch.float32: 1 << 23, torch.float16: 3 << 16, torch.bfloat16: 3 << 16},
+    True: {torch.float32: 1 << 20, torch.float16: 1 << 17, torch.bfloat16: 1 << 17},
 }
-"""Elements up to which torch's own kernel is the faster one on a CPU, where it is as exact; on a GPU it costs the host
-less, and up to so many elements the GPU no more.
+"""By whether it is a GPU: elements up to which torch's own kernel is the faster one on a CPU, where it is as exact; on
+a GPU it costs the host less, and up to so many elements the GPU no more.
 
 In the gradient of float64 it takes a float32 for 1/6. Half types it rounds once, as ours does.
 """
@@ -40,7 +40,7 @@ class Hardsigmoid(nn.Hardsigmoid):
 
     def forward(self, input: Tensor) -> Tensor:
         """min(max((x + 3) / 6, 0), 1), over the input where `inplace` asks for it."""
-        if is_served(input, by_gpu=True) and input.numel() <= SMALL[input.device.type].get(input.dtype, 0):
+        if is_served(input, by_gpu=True) and input.numel() <= SMALL[input.is_cuda].get(input.dtype, 0):
             follows = input.requires_grad and torch.is_grad_enabled()
             try:
                 if not (follows and self.inplace):  # x, which the second derivative needs, would be gone
@@ -57,7 +57,7 @@ class Hardsigmoid(nn.Hardsigmoid):
         require_tensor("input", input)
         require_strided("input", input)
         if not self.inplace:
-            return smoothed(input)
+            return smoothed(input)  # type: ignore[no-any-return]
         torch.ops.aclgrad.hardsigmoid_(input)
         return input
 

@@ -67,13 +67,19 @@ def can_be_alone(arguments: Sequence[Any]) -> bool:
 
 def differentiable_loss(arguments: Sequence[Any]) -> Tensor:
     """The loss of `loss_and_gradients` for these arguments, none of which `can_be_alone` objects to."""
-    return planned_loss(together.plan(arguments), arguments, wants_gradient(FOLLOWED_OF(arguments)))
+    follows = wants_gradient(FOLLOWED_OF(arguments))
+    return planned_loss(together.plan(arguments), arguments, without_tensors(arguments), follows)
 
 
-def planned_loss(plan: Plan, arguments: Sequence[Any], follows: bool) -> Tensor:
-    """The same by a plan that is known, with a gradient if one is wanted."""
+def without_tensors(arguments: Sequence[Any]) -> list[Any]:
+    """The arguments with None in place of tensors."""
+    return [None if isinstance(argument, Tensor) else argument for argument in arguments]
+
+
+def planned_loss(plan: Plan, arguments: Sequence[Any], constants: Sequence[Any], follows: bool) -> Tensor:
+    """The same by a plan that is known, with a gradient if one is wanted; `constants` are all but tensors."""
     if follows:
-        return _together(plan, arguments, *FOLLOWED_OF(arguments))  # type: ignore[no-any-return]
+        return _together(plan, arguments, constants, *FOLLOWED_OF(arguments))  # type: ignore[no-any-return]
     return together.launched(plan, arguments)[0]  # type: ignore[no-any-return]
 
 
@@ -90,11 +96,13 @@ class Together(torch.autograd.Function):
     """The loss alone; what it is differentiated with waits in the node."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, arguments: Sequence[Any], *followed: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, plan: Plan, arguments: Sequence[Any], constants: Sequence[Any], *followed: Tensor | None
+    ) -> Tensor:
         """`arguments`: those of the op, which asks for no statistics; and those that are `FOLLOWED` once more."""
         output = together.launched(plan, arguments)
         loss: Tensor = output[0]
-        ctx.given = [None if isinstance(value, Tensor) else value for value in arguments]
+        ctx.given = constants
         ctx.save_for_backward(*TENSORS_OF(arguments), _kept_loss(loss, followed[-1]), output[LOSSES_AT])
         ctx.set_materialize_grads(False)
         ctx.gradients = MADE_OF(output)
@@ -105,14 +113,14 @@ class Together(torch.autograd.Function):
         """Of the followed arguments, in their order; can be differentiated."""
         wanted = ctx.needs_input_grad
         saved = ctx.saved_tensors  # raises if one was written to
-        if grad is not None and not torch.is_grad_enabled() and not any(wanted[5:]):
+        if grad is not None and not torch.is_grad_enabled() and not any(wanted[6:]):
             gradients = _taken(ctx)
             if gradients is not None:
-                return None, None, *_scaled(gradients, grad, wanted[2:5], plain=is_plain(grad)), None, None
+                return None, None, None, *_scaled(gradients, grad, wanted[3:6], plain=is_plain(grad)), None, None
         given = {**dict(zip(TOGETHER, ctx.given, strict=True)), **dict(zip(SAVED, saved, strict=True))}
-        needs = dict(zip(FOLLOWED, wanted[2:], strict=True))
+        needs = dict(zip(FOLLOWED, wanted[3:], strict=True))
         found = _loss(ctx, TOGETHER, given, [needs.get(k, False) for k in range(len(TOGETHER))], {"loss": grad})
-        return None, None, *FOLLOWED_OF(found)
+        return None, None, None, *FOLLOWED_OF(found)
 
 
 _together = past_transforms(Together)

@@ -12,7 +12,7 @@ from torch.fx import Proxy
 
 from ...core.collectives import process_group
 from ...core.errors import InvalidArgument, Unsupported
-from .._shared.modules import recorded, require_shape
+from .._shared.modules import member, recorded, require_shape
 from .arguments import TokenStats, require_options
 from .head import linear_cross_entropy
 from .prepared import known_loss
@@ -106,18 +106,17 @@ class LinearCrossEntropyLoss(nn.Module):
         """The loss of the classes that `input` predicts, and their `TokenStats` if the module returns those."""
         if isinstance(input, Proxy):
             return recorded(self, input, target, token_weight, normalizer)
-        linear, sizes = self.linear, (self.num_classes, *self.out_features)
+        linear, sizes = member(self, "linear"), (self.num_classes, *self.out_features)
         expected = (math.prod(sizes) if self.out_features else self.num_classes, linear.in_features)
-        weight: Tensor = linear.weight
-        bias: Tensor | None = linear.bias
+        weight, bias = member(linear, "weight"), member(linear, "bias")
         if not isinstance(weight, Tensor) or weight.shape != expected:
             symbols = f"[{'num_classes · out_features' if self.out_features else 'num_classes'}, linear.in_features]"
             require_shape("linear.weight", weight, expected, symbols)
         if self.out_features:
             weight, bias = weight.view(*sizes, -1), None if bias is None else bias.view(sizes)
         known = known_loss((
-            input, weight, target, bias, self.weight, token_weight, normalizer, self.reduction, self.ignore_index,
-            self.label_smoothing, self.softcap, self.logit_scale, self.z_loss, self.return_stats,
+            input, weight, target, bias, member(self, "weight"), token_weight, normalizer, self.reduction,
+            self.ignore_index, self.label_smoothing, self.softcap, self.logit_scale, self.z_loss, self.return_stats,
         ))  # fmt: skip
         if known is not None:
             return known

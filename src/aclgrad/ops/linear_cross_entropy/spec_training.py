@@ -195,6 +195,11 @@ def targets_exist(args: Sequence[Any]) -> None:
         raise InvalidArgument(f"target[{token}] is {int(target[token])}, expected {expected}", "target")
 
 
+def _loss_is_nan(outs: Sequence[Any]) -> bool:
+    """As that of a target that is no row of the weight is, and with it the loss of all tokens."""
+    return math.isnan(outs[0])
+
+
 def _operator(name: str, summary: str, args: tuple[Any, ...], outs: tuple[Out, ...], **options: Any) -> Operator:
     """An operator that no document knows."""
     contract: dict[str, Any] = {"rules": _RULES, "dims": _dims, "reference_options": reference_options, **options}
@@ -225,6 +230,7 @@ together = _operator(
         given("normalizer", wide("normalizer"), rank(0, 0, "normalizer")),
     ),
     value_rule=targets_exist,
+    betrays=_loss_is_nan,
 )  # fmt: skip
 
 losses = _operator(

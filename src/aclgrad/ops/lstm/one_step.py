@@ -15,19 +15,36 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from ...core.registry import lookup
 from .._shared.small import REFUSALS, WIDE, is_served
 from .dims import LstmDims
 
 States = tuple[Tensor, Tensor]
 
-ROWS = {
-    "cpu": {torch.float64: 1024, torch.float32: 64, torch.float16: 1, torch.bfloat16: 64},
-    "cuda": {torch.float32: 64, torch.float16: 256, torch.bfloat16: 256},
+QUICKER: dict[str, dict[torch.dtype, tuple[tuple[int, int], ...]]] = {
+    "cpu": {
+        torch.float64: ((1024, 0),),
+        torch.float32: ((64, 0),),
+        torch.float16: ((1, 0), (4, 724), (16, 1448)),
+        torch.bfloat16: ((16, 0), (64, 8)),
+    },
+    "cuda": {torch.float32: ((64, 0),), torch.float16: ((256, 0),), torch.bfloat16: ((256, 0),)},
 }
-"""Sequences up to which this is faster."""
+"""Sequences up to which this is faster, and from how many units on.
 
-LEAST = {torch.float16: 1 << 12, torch.bfloat16: 1 << 18}
-"""Numbers in the recurrent weights of a chain from which it is faster for half types on a CPU."""
+In float16 torch multiplies row by row on a CPU. Several rows of large weights take it less time than the whole
+sequence's kernel takes to lay these out.
+"""
+
+ROW_BY_ROW = 128
+"""Sequences times units up to which such products take less time than the host of that kernel."""
+
+
+def _is_quicker(x: Tensor, rows: int, units: int) -> bool:
+    if x.dtype == torch.float16 and x.is_cpu and rows * units <= ROW_BY_ROW:
+        return True
+    sizes = QUICKER["cuda" if x.is_cuda else "cpu"].get(x.dtype, ())
+    return any(rows <= most and units >= least for most, least in sizes)
 
 
 def by_cells(module: nn.RNNBase, x: Tensor, hx: Sequence[Tensor] | None) -> tuple[Tensor, States] | None:
@@ -37,19 +54,18 @@ def by_cells(module: nn.RNNBase, x: Tensor, hx: Sequence[Tensor] | None) -> tupl
     Torch's cell computes in float32 and float64. Of half types it rounds every intermediate result on a CPU; there the
     products alone are torch's, and the rest is the operator `lstm_cell`.
     """
-    device = x.device.type
+    device = "cuda" if x.is_cuda else "cpu"
     if not is_served(x, by_gpu=True) or x.is_nested or x.dim() not in (2, 3) or torch.is_autocast_enabled(device):
         return None
-    batched, dtype = x.dim() == 3, x.dtype
+    batched = x.dim() == 3
     time = 1 if batched and module.batch_first else 0
     if x.shape[time] != 1:
         return None
     rows = x.shape[1 - time] if batched else 1
-    whole = dtype in WIDE or x.is_cuda
+    whole = x.dtype in WIDE or x.is_cuda
     if (
-        rows > ROWS[device].get(dtype, 0)
+        not _is_quicker(x, rows, module.hidden_size)
         or (torch.is_grad_enabled() and (x.is_cuda or not whole))
-        or (not whole and 4 * module.hidden_size**2 < LEAST[dtype])
         or module.proj_size
         or (module.dropout and module.training)
     ):
@@ -116,5 +132,5 @@ def _layers(
 
 def _in_half_precision(x: Tensor, state: States, w_ih: Tensor, w_hh: Tensor, *biases: Tensor) -> States:
     h, c = state
-    hy, cy, _ = torch.ops.aclgrad.lstm_cell(linear(x, w_ih), linear(h, w_hh), c, *biases)
+    hy, cy, _ = lookup("lstm_cell")(linear(x, w_ih), linear(h, w_hh), c, *biases)
     return hy, cy

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ...core.autograd import Gradient
-from . import reference
+from ...core.direct import past_dispatcher
+from . import reference, spec
 
 
 def _keep_states(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -27,7 +28,7 @@ def _lstm_cell(ctx: Any, grad_hy: Tensor | None, grad_cy: Tensor | None, grad_st
     cx, cy, storage = ctx.saved_tensors
     if grad_hy is None and grad_cy is None:
         grad_hy = torch.zeros_like(cx)
-    gates, grad_cx, bias = torch.ops.aclgrad.lstm_cell_backward(grad_hy, grad_cy, cx, cy, storage, ctx.has_bias)
+    gates, grad_cx, bias = _cell_backward(grad_hy, grad_cy, cx, cy, storage, ctx.has_bias)
     if grad_storage is not None:
         direct = grad_storage * _slopes(storage)
         gates, bias = gates + direct, bias + direct.sum(0) if ctx.has_bias else bias
@@ -65,3 +66,6 @@ GRADIENTS = {
     "lstm_cell": Gradient(_keep_states, _lstm_cell),
     "lstm_cell_backward": Gradient(_keep_arguments, _lstm_cell_backward),
 }
+
+cell = past_dispatcher(spec.lstm_cell, GRADIENTS["lstm_cell"])
+_cell_backward = past_dispatcher(spec.lstm_cell_backward, GRADIENTS["lstm_cell_backward"])

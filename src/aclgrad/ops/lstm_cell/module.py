@@ -8,13 +8,21 @@ from torch.fx import Proxy
 from torch.nn.functional import linear
 
 from .._shared.autocast import autocast_dtype, lowered
-from .._shared.modules import recorded, require_dtype, require_shape, require_states
+from .._shared.modules import member, recorded, require_dtype, require_shape, require_states
 from .._shared.small import REFUSALS, is_exact, is_served
+from .autograd import cell
 
 __all__ = ["LSTMCell"]
 
 SMALL = 1 << 24
 """Products of numbers, those with the weights, up to which torch's own cell is faster; on a GPU for the host."""
+
+WEIGHTS = {
+    "weight_ih": "[4 * hidden_size, input_size]",
+    "weight_hh": "[4 * hidden_size, hidden_size]",
+    **dict.fromkeys(("bias_ih", "bias_hh"), "[4 * hidden_size]"),
+}
+"""What a cell's parameters are called, and their shapes in words."""
 
 States = tuple[Tensor, Tensor]
 
@@ -56,14 +64,15 @@ class LSTMCell(nn.LSTMCell):
         Whether `bias` was asked for is not looked at, as it is not in torch.
         """
         rows = 4 * self.hidden_size
-        weights = {"weight_ih": self.weight_ih, "weight_hh": self.weight_hh}
-        require_shape("weight_ih", weights["weight_ih"], (rows, self.input_size), "[4 * hidden_size, input_size]")
-        require_shape("weight_hh", weights["weight_hh"], (rows, self.hidden_size), "[4 * hidden_size, hidden_size]")
-        for name in ("bias_ih", "bias_hh"):
-            bias = getattr(self, name)
-            if bias is not None:
-                require_shape(name, bias, (rows,), "[4 * hidden_size]")
-                weights[name] = bias
+        shapes = ((rows, self.input_size), (rows, self.hidden_size), (rows,), (rows,))
+        weights = {}
+        for (name, symbols), shape in zip(WEIGHTS.items(), shapes, strict=True):
+            weight = member(self, name)
+            if weight is None and len(shape) == 1:
+                continue
+            if getattr(weight, "shape", None) != shape:
+                require_shape(name, weight, shape, symbols)
+            weights[name] = weight
         return weights
 
     def _step(self, input: Tensor, hx: Tensor, cx: Tensor) -> States:
@@ -83,7 +92,7 @@ class LSTMCell(nn.LSTMCell):
         cx, *biases = lowered(cell_dtype, cx, *biases)
         if len(biases) == 1:  # the operator takes both or none, and adds them
             biases.append(torch.zeros_like(biases[0]))
-        gates = linear(input, weight_ih), linear(hx, weight_hh)
-        x_gates, h_gates, *both = (tensor.to(cx.dtype) for tensor in (*gates, *biases))
-        hy, cy, _ = torch.ops.aclgrad.lstm_cell(x_gates, h_gates, cx, *both)
+        operands = linear(input, weight_ih), linear(hx, weight_hh), *(biases or (None, None))
+        x_gates, h_gates, *both = (t if t is None or t.dtype == cx.dtype else t.to(cx.dtype) for t in operands)
+        hy, cy, _ = cell(x_gates, h_gates, cx, *both)
         return hy, cy

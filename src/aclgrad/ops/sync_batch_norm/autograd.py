@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ...core.autograd import Gradient, again, past_transforms
-from ...core.dispatch import is_plain
+from ...core.direct import past_dispatcher
 from ...core.textbook import textbook
 from . import reference, spec, spec_training
 
@@ -107,33 +107,6 @@ def formula(x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -
     return y.to(x.dtype)
 
 
-def evaluated(*arguments: Any) -> Tensor:
-    """`batch_norm_elemt`, past torch's dispatcher where that need not know."""
-    if torch._C._are_functorch_transforms_active() or not is_plain(*(t for t in arguments[:5] if t is not None)):
-        return torch.ops.aclgrad.batch_norm_elemt(*arguments)  # type: ignore[no-any-return]
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in arguments[:5]):
-        return _evaluated(*arguments)  # type: ignore[no-any-return]
-    return spec.batch_norm_elemt.run(arguments)  # type: ignore[no-any-return]
-
-
-class Evaluated(torch.autograd.Function):
-    """(x - mean) * invstd * weight + bias."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """`arguments`: those of the op."""
-        _keep_vectors(ctx, arguments)
-        return spec.batch_norm_elemt.run(arguments)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """In the order of the arguments; can be differentiated."""
-        return _elemt(ctx, *gradients)
-
-
-_evaluated = past_transforms(Evaluated)
-
-
 def _keep_vectors(ctx: Any, inputs: tuple[Any, ...], output: Any = None) -> None:  # noqa: ARG001
     *tensors, ctx.eps = inputs
     ctx.save_for_backward(*tensors)
@@ -170,3 +143,5 @@ def _of_vectors(x: Tensor, weight: Tensor | None, invstd: Tensor, sums: Any, wan
 
 
 GRADIENTS = {"batch_norm_elemt": Gradient(_keep_vectors, _elemt)}
+
+evaluated = past_dispatcher(spec.batch_norm_elemt, GRADIENTS["batch_norm_elemt"])

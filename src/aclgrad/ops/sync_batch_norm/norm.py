@@ -28,14 +28,15 @@ class Vectors(NamedTuple):
     @staticmethod
     def of(module: Any) -> Vectors:
         """As they are now."""
-        parameters, buffers = module._parameters, module._buffers
+        own, kept = module._parameters, module._buffers
         try:
-            return Vectors(parameters["weight"], parameters["bias"], *[buffers[name] for name in BUFFERS])
+            return Vectors(
+                own["weight"], own["bias"], kept["running_mean"], kept["running_var"], kept["num_batches_tracked"]
+            )
         except KeyError:  # one is computed, as by a parametrisation
-            return Vectors(module.weight, module.bias, *[getattr(module, name) for name in BUFFERS])
-
-
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+            return Vectors(
+                module.weight, module.bias, module.running_mean, module.running_var, module.num_batches_tracked
+            )
 
 
 class _Twin(_BatchNorm):
@@ -148,7 +149,7 @@ def by_running_statistics(module: Any, input: Tensor, vectors: Vectors) -> Tenso
         if buffer.shape != (module.num_features,):
             require_shape(name, buffer, [module.num_features], "[num_features]")
     invstd = (var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps).rsqrt()
-    return evaluated(input, weight, bias, mean, invstd, module.eps)
+    return evaluated(input, weight, bias, mean, invstd, module.eps)  # type: ignore[no-any-return]
 
 
 def moved_statistics(module: Any, vectors: Vectors) -> list[Tensor]:

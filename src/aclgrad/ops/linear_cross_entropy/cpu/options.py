@@ -16,7 +16,8 @@ from aclgrad.core.memory import Piece, Scratch
 from aclgrad.core.spec import Call
 from aclgrad.cpu.compiler import jit
 from aclgrad.cpu.lanes import cast
-from aclgrad.cpu.steps import WORKSPACE, Place
+from aclgrad.cpu.steps import WORKSPACE, Place, Step
+from aclgrad.cpu.threads import compile as compile_kernel
 from aclgrad.cpu.vecmath import exp, tanh
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -96,34 +97,60 @@ def finish_bias(plan: Any, bias_sums: Any, bias_grad: Any, v: int, first: int, l
         bias_grad[(v + j) * plan.bias_grad] = total
 
 
+class ClassNumbers(NamedTuple):
+    """Size, strides, and what is given, of `lay_out_classes`."""
+
+    vocabulary: int
+    bias: int
+    class_weight: int
+    has_bias: int
+    weighs: int
+
+
+def lay_out_classes(
+    _thread: int, _threads: int, bias: Any, class_weight: Any, bias_at: Any, classes_at: Any, *numbers: int
+) -> None:
+    """Bias and class weights without gaps, zeros and ones where they are absent."""
+    of = ClassNumbers(*numbers)
+    for v in range(of.vocabulary):
+        bias_at[v] = bias[v * of.bias] if of.has_bias else 0.0
+        classes_at[v] = class_weight[v * of.class_weight] if of.weighs else 1.0
+
+
 class ClassVectors:
     """`bias` and `class_weight` [V] in the workspace, gapless, zeros and ones where they are absent."""
 
     def __init__(self, call: Call, wide: torch.dtype, scratch: Scratch, options: RowOptions) -> None:
-        self._pieces: dict[str, Piece] = {}
-        if options.on or call["class_weight"] is not None:
-            self._pieces = {name: scratch.tensor((call.dims.V,), wide) for name in ("bias", "class_weight")}
-
-    @property
-    def are_copied(self) -> bool:
-        """Whether somebody reads them."""
-        return bool(self._pieces)
+        self._pieces: list[Piece] = []
+        if not (options.on or call["class_weight"] is not None):
+            return  # nobody reads them
+        given = [call["bias"], call["class_weight"]]
+        self._pieces = [scratch.tensor((call.dims.V,), wide) for _ in given]
+        strides = [0 if meta is None else meta.strides[0] for meta in given]
+        numbers = ClassNumbers(call.dims.V, *strides, *(int(meta is not None) for meta in given))
+        signature = (*[wide] * 4, *(int for _ in numbers))
+        self._lay_out = compile_kernel(lay_out_classes, signature).fixed(*numbers)
 
     def places(self) -> tuple[Place, Place]:
         """Those of (bias, class weights); any memory where nobody reads them."""
         if not self._pieces:
             return WORKSPACE, WORKSPACE
-        bias, classes = (WORKSPACE.at(piece.offset) for piece in self._pieces.values())
+        bias, classes = (WORKSPACE.at(piece.offset) for piece in self._pieces)
         return bias, classes
 
-    def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[int, int]:
-        """Copy them; their addresses."""
+    def steps(self, given: Mapping[str, Place]) -> list[Step]:
+        """What brings them there."""
         if not self._pieces:
-            return workspace.data_ptr(), workspace.data_ptr()
-        bias, classes = (piece.view(workspace) for piece in self._pieces.values())
-        for vector, name, absent in ((bias, "bias", 0.0), (classes, "class_weight", 1.0)):
-            if given[name] is None:
-                vector.fill_(absent)
-            else:
-                vector.copy_(given[name])
-        return bias.data_ptr(), classes.data_ptr()
+            return []
+        return [
+            Step(self._lay_out, [given.get("bias", WORKSPACE), given.get("class_weight", WORKSPACE), *self.places()])
+        ]
+
+    def __call__(self, given: Mapping[str, Any], workspace: torch.Tensor) -> tuple[int, int]:
+        """Bring them there; their addresses."""
+        base = workspace.data_ptr()
+        bias, classes = (base + place.offset for place in self.places())
+        if self._pieces:
+            vectors = (given["bias"], given["class_weight"])
+            self._lay_out(1, *[base if vector is None else vector.data_ptr() for vector in vectors], bias, classes)
+        return bias, classes

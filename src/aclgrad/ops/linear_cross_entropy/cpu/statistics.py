@@ -76,6 +76,14 @@ def _own_row(plan: StatisticsPlan, target: int, token: int) -> int:
     return wanted - plan.start if plan.start <= wanted < plan.stop else -1
 
 
+@jit
+def _pad(plan: StatisticsPlan, logits: Any, n: int) -> None:
+    """Fill up the lines of a strip of `n` columns, which products leave as they are."""
+    for i in range(2 * plan.height):
+        for j in range(n, (n + LANES - 1) // LANES * LANES):
+            logits[i * plan.stride + j] = NOTHING
+
+
 @inlined
 def _reduce(
     plan: StatisticsPlan, values: Any, top: Any, token: int, v: int, n: int, lanes: Any, tops: Any, totals: Any,
@@ -122,8 +130,6 @@ def _statistics_strip(dtype: torch.dtype) -> Any:
             line = logits + i * plan.stride
             if plan.on:
                 bend(line, bias + v, n, plan.softcap, plan.logit_scale)
-            for j in range(n, padded):
-                line[j] = NOTHING
             rounds = is_half and not plan.exact
             top = largest_rounded(lanes, line, padded, like) if rounds else largest(line, padded)
             _reduce(
@@ -180,6 +186,7 @@ def _statistics_kernel(dtype: torch.dtype) -> Any:
                 source = address_of(weight + v * plan.w_row)
                 panels = (n + width - 1) // width
                 pack(w, source, n, plan.w_row, features, plan.w_column, width, 0, panels, 0, features)
+                _pad(plan, logits, n)
                 packed = v
             end = min((task % spans + 1) * span, plan.tokens)
             for row in range(task % spans * span, end, 2 * plan.height):

@@ -36,21 +36,17 @@ from .tokens import ShareNumbers, share_losses
 
 
 class _InSteps:
-    """Phase two of an operator: bias and class weights are copied where it needs them gapless, then come its steps."""
+    """Phase two of an operator: bias and class weights are laid out as it needs them, then come its steps."""
 
     def __init__(self, call: Call, scratch: Scratch, classes: ClassVectors, steps: Steps) -> None:
-        self._names, self._classes = tuple(call.spec.params), classes
         self._bases = Bases(call)
-        self._steps = Chain(steps(self._bases.places, WORKSPACE.at(scratch.size)))
+        given = self._bases.places
+        self._steps = Chain([*classes.steps(given), *steps(given, WORKSPACE.at(scratch.size))])
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute into the outputs."""
         assert workspace is not None  # every token has a place there
-        tensors = (*args, *outs)
-        if self._classes.are_copied:
-            self._classes(dict(zip(self._names, tensors, strict=True)), workspace)
-        bases, room = self._bases(tensors, workspace), workspace.numel()
-        self._steps(bases, room)
+        self._steps(self._bases((*args, *outs), workspace), workspace.numel())
 
 
 Steps = Callable[[Mapping[str, Place], Place], Sequence[Step]]
