@@ -44,9 +44,7 @@ class Plan:
         self.device = call.device
         self.nbytes = total_bytes([meta for _, meta in call.metas(*call.spec.params)])  # of all tensors' elements
         self.remark = call.spec.remark(call)
-        self._spans: tuple[memory.Spans, memory.Spans] | None = (
-            None  # of arguments and outputs, where somebody asked for them
-        )
+        self._spans: tuple[memory.Spans, memory.Spans] | None = None  # of arguments and outputs, once asked for
 
     def describe(self) -> str:
         """What runs and why, in words: the backend, its workspace, and what the launch says of itself.

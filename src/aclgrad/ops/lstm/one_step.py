@@ -80,7 +80,7 @@ def by_cells(module: nn.RNNBase, x: Tensor, hx: Sequence[Tensor] | None) -> tupl
         step, finals = _layers(module, x.select(time, 0) if batched else x, weights, states, cell)
     except REFUSALS:  # said better by the operator
         return None
-    h, c = map(torch.stack, zip(*finals, strict=True))  # the output is not h's memory
+    h, c = _together(finals)
     return (step.unsqueeze(time), (h, c)) if batched else (step, (h.squeeze(1), c.squeeze(1)))
 
 
@@ -128,6 +128,15 @@ def _layers(
         if len(finals) % directions == 0:
             x = finals[-1][0] if directions == 1 else torch.cat([h for h, _ in finals[-2:]], -1)
     return x, finals
+
+
+def _together(finals: Sequence[States]) -> States:
+    """(h, c) of all chains, in other memory than the output, which is the last h."""
+    if len(finals) == 1:
+        ((h, c),) = finals
+        return h.clone().unsqueeze(0), c.unsqueeze(0)
+    h, c = map(torch.stack, zip(*finals, strict=True))
+    return h, c
 
 
 def _in_half_precision(x: Tensor, state: States, w_ih: Tensor, w_hh: Tensor, *biases: Tensor) -> States:
