@@ -198,7 +198,11 @@ def test_a_status_is_raised(seen, monkeypatch):
         run(taped, args)
 
 
-def test_a_single_call_is_made_in_the_ordinary_way(seen):
+def test_a_single_call_is_made_in_the_ordinary_way(seen, monkeypatch):
+    """And nobody looks again at where its tensors lie."""
+    looks = []
+    monkeypatch.setattr(Taped, "_key", lambda self, lie: looks.append(lie))
+
     class Zero:
         workspace, describe, python = 0, None, 0
 
@@ -214,6 +218,7 @@ def test_a_single_call_is_made_in_the_ordinary_way(seen):
         assert not out.any()
         assert launch.python == 2 + turn
     assert not seen
+    assert len(set(map(id, looks))) == 1
 
 
 def test_switches_are_asked_for_where_they_matter(seen, monkeypatch):

@@ -65,10 +65,11 @@ class Taped:
         self._obeys: dict[Any, bool] = {}  # whether it asks for torch's switches where tensors lie so
         self._single: list[int] | None = None  # which of the values are tensors, and which are lists of them
         self._lists: list[int] = []
+        self._is_one_call = False  # which takes no longer in the ordinary way, without a look at where tensors lie
 
     def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
         """Compute; see `Launch`."""
-        if recording.recorder is not None:  # a part of what is being written down
+        if self._is_one_call or recording.recorder is not None:  # or a part of what is being written down
             self._launch(args, outs, workspace)
             return
         values = (*args, *outs, workspace)
@@ -121,6 +122,7 @@ class Taped:
             with Listening(recorder):
                 self._launch(args, outs, workspace)
             tape, self._obeys[lie] = recorder.tape(self._device), recorder.obeys
+            self._is_one_call = tape is None
         except Overlap:
             return None  # another call's tensors may lie apart
         except NotAsACall as reason:
@@ -230,7 +232,7 @@ class Recorder:
             filling(target, value)(target)
 
     def tape(self, device: int) -> Tape | None:
-        """All that was written down; None if it is a single call, which takes no longer in the ordinary way."""
+        """All that was written down; None if it is a single call."""
         from ..cpu.calls import CallTable
 
         if not self._parts and len(self._once) == 1 and not self._multiplies:
