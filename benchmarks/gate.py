@@ -8,7 +8,7 @@ The truth is computed in full for every row.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,21 +32,25 @@ class Gate:
 
 def check(operator: Operator, args: Sequence[Any], dtype: torch.dtype) -> Gate:
     """Run the operator once on these arguments and judge every output."""
-    try:
+
+    def judged() -> Mapping[str, Verdict]:
         with poisoned_memory():
             written = run(operator, args)
-        judged = dict(verdicts(operator.spec, args, written, dtype))
-    except Exception as fault:  # noqa: BLE001  a kernel that raises is as wrong as one that errs, and the rest still runs
-        return Gate(False, math.inf, f"{type(fault).__name__}: {str(fault)[:MESSAGE]}")
+        return dict(verdicts(operator.spec, args, written, dtype))
+
     return verdict_of(judged)
 
 
-def verdict_of(judged: Mapping[str, Verdict]) -> Gate:
-    """One gate from the verdicts on all results."""
-    wrong = [f"{name}: {verdict}" for name, verdict in judged.items() if not verdict.ok]
-    share = max((_share(verdict) for verdict in judged.values()), default=0.0)
-    ulp = max((verdict.ulp for verdict in judged.values()), default=0.0)
-    text = "; ".join(wrong) or f"{len(judged)} outputs in full against float64: {ulp:.2g} ulp of scale at most"
+def verdict_of(judged: Callable[[], Mapping[str, Verdict]]) -> Gate:
+    """One gate from the verdicts on all results; what raises is as wrong as what errs, and the rest still runs."""
+    try:
+        found = judged()
+    except Exception as fault:  # noqa: BLE001  whatever it is
+        return Gate(False, math.inf, f"{type(fault).__name__}: {str(fault)[:MESSAGE]}")
+    wrong = [f"{name}: {verdict}" for name, verdict in found.items() if not verdict.ok]
+    share = max((_share(verdict) for verdict in found.values()), default=0.0)
+    ulp = max((verdict.ulp for verdict in found.values()), default=0.0)
+    text = "; ".join(wrong) or f"{len(found)} outputs in full against float64: {ulp:.2g} ulp of scale at most"
     return Gate(not wrong, share, text)
 
 

@@ -6,7 +6,7 @@ dtype.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import partial
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import aclgrad.nn
 from aclgrad.core.meta import dtype_name
 from aclgrad.core.spec import BF16, F16, F32
-from aclgrad.testing import Data, judge
+from aclgrad.testing import Data, Verdict, judge
 from aclgrad.testing.cases import Cost
 from aclgrad.testing.peers import CPU, CUDA, loaded, no_tf32, without_tf32
 from aclgrad.testing.tolerance import naive_dtype
@@ -138,14 +138,17 @@ def train(row: Training, device: Device, effort: Effort) -> Row:
 
 def gate_of(row: Training, args: Sequence[Tensor]) -> Gate:
     """Ours against torch's in float64, in the light of torch's in the row's dtype."""
-    ours, theirs = list(row.steps(args, None).values())[:2]
-    with no_tf32():
-        results, naive = ours(), theirs()
-    wide = [t.double() if t.is_floating_point() else t for t in args]
-    _, torch_wide = list(row.steps(wide, None).values())[:2]
-    narrow = [t.to(naive_dtype(row.dtype)) for t in naive]
-    judged = {
-        f"result {k}": judge(result, true, base, row.dtype)
-        for k, (result, true, base) in enumerate(zip(results, torch_wide(), narrow, strict=True))
-    }
+
+    def judged() -> Mapping[str, Verdict]:
+        ours, theirs = list(row.steps(args, None).values())[:2]
+        with no_tf32():
+            results, naive = ours(), theirs()
+        wide = [t.double() if t.is_floating_point() else t for t in args]
+        _, torch_wide = list(row.steps(wide, None).values())[:2]
+        narrow = [t.to(naive_dtype(row.dtype)) for t in naive]
+        return {
+            f"result {k}": judge(result, true, base, row.dtype)
+            for k, (result, true, base) in enumerate(zip(results, torch_wide(), narrow, strict=True))
+        }
+
     return verdict_of(judged)

@@ -17,9 +17,10 @@ from aclgrad.core.spec import BF16, F16, F32
 
 from .. import machine
 from ..device import DEVICES
+from ..gate import Gate
 from ..quiet import Patience
 from ..timing import QUICK
-from .measure import Result, measured
+from .measure import Result, checked_aside, measured
 from .points import FAMILIES, drawn, grid
 from .show import save, show
 
@@ -44,16 +45,22 @@ def main(argv: Sequence[str]) -> int:
     else:
         points = list(drawn(options.family, int(options.seed), options.points, device.kind, dtypes))
     results: list[Result] = []
+    gates: dict[int, Gate] = {}
     end = time.monotonic() + options.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
+        if options.processes > 1:
+            task = progress.add_task("checking", total=len(points))
+            for k, gate in checked_aside(points, device.kind, options.processes):
+                gates[k] = gate
+                progress.advance(task)
         task = progress.add_task("", total=len(points))
-        for point in points:
+        for k, point in enumerate(points):
             if results and time.monotonic() > end:
                 console.print(f"{len(results)} of {len(points)} points in {options.seconds:.0f} seconds")
                 break
             progress.update(task, description=str(point))
-            results.append(measured(point, device, device.effort))
+            results.append(measured(point, device, device.effort, gates.get(k)))
             progress.advance(task)
     show(results, device.kind, console)
     if options.save:
@@ -82,6 +89,9 @@ def _options() -> argparse.ArgumentParser:
         "--wait", type=float, default=120.0, metavar="SECONDS", help="to lose to other programs, in all"
     )
     parser.add_argument("--seconds", type=float, default=math.inf, help="after which no further point is begun")
+    parser.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="check in so many at once, which compiles kernels, first"
+    )
     parser.add_argument("--save", action="store_true", help="write figures and picture")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     return parser

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -83,14 +85,38 @@ def arguments_of(point: Point) -> Sequence[Any]:
     ]
 
 
-def measured(point: Point, device: Device, effort: Effort) -> Result:
-    """The point's result. What is timed runs outside the context that says where tensors are made: it costs time."""
+def inputs(point: Point, kind: str) -> tuple[Training | None, Sequence[Any]]:
+    """The module's row, if it is one, and the arguments, in the memory of such a device."""
     row = training_of(point) if point.name.startswith("nn.") else None
-    with torch.device(device.kind):
-        args = arguments_of(point) if row is None else row.make(_data(point.dtype))
-        gate = check(lookup(point.name), args, point.dtype) if row is None else gate_of(row, args)
+    with torch.device(kind):
+        return row, arguments_of(point) if row is None else row.make(_data(point.dtype))
+
+
+def checked(point: Point, kind: str) -> Gate:
+    """The point's gate. Its kernels are compiled and kept on the way."""
+    row, args = inputs(point, kind)
+    with torch.device(kind):
+        return check(lookup(point.name), args, point.dtype) if row is None else gate_of(row, args)
+
+
+def checked_aside(points: Sequence[Point], kind: str, processes: int) -> Iterator[tuple[int, Gate]]:
+    """The gates of points as they come, by the points' numbers, from processes that compile kernels side by side.
+
+    Together they may lack memory that one has: whoever sees a red gate here checks the point again alone.
+    """
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        found = {pool.submit(checked, point, kind): k for k, point in enumerate(points)}
+        for done in as_completed(found):
+            yield found[done], done.result()
+
+
+def measured(point: Point, device: Device, effort: Effort, gate: Gate | None = None) -> Result:
+    """The point's result. What is timed runs outside the context that says where tensors are made: it costs time."""
+    if gate is None or not gate.passed:
+        gate = checked(point, device.kind)
     if not gate.passed:
         return Result(point, gate)
+    row, args = inputs(point, device.kind)
     if row is None:
         calls: Mapping[str, Call] = contenders(point.name, [args], device)
     else:

@@ -125,3 +125,25 @@ def test_operands_stand_in_the_formulas_order():
     assert operands.present((1, 2, 3, 4, 5)) == (1, 4)
     assert operands.spread(operands.dtypes) == (None, F32, F16)
     assert PointwiseOperands(call, ("x", "y", "z"), ("sum", "difference")).all is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    ("columns", "steps", "start", "widest"),
+    [(12, (12, 16), 0, 8), (12, (14, 16), 0, 4), (12, (12, 16), 2, 4), (12, (12, 16), 1, 2), (7, (7, 8), 0, 2)],
+)
+def test_copies_are_made_of_wide_elements(dtype, columns, steps, start, widest):
+    pytest.importorskip("triton")
+    from aclgrad.gpu.launch import INTERPRETING
+    from aclgrad.gpu.pointwise import copying, in_wide_elements
+
+    if not INTERPRETING:
+        pytest.skip("runs in Triton's interpreter")
+    source, target = (torch.zeros(99, dtype=dtype)[start:].as_strided((5, columns), (step, 1)) for step in steps)
+    source.copy_(torch.randint(-9, 9, (5, columns)))
+    to, origin = in_wide_elements(target, source)
+    if dtype == torch.bfloat16:
+        assert to.element_size() == widest
+    assert to.element_size() == origin.element_size() >= dtype.itemsize
+    copying(to, origin)(origin, to)
+    assert torch.equal(target, source)

@@ -6,7 +6,7 @@ import torch
 from aclgrad.core.backends import widen
 from aclgrad.ops.linear_cross_entropy import cases_training as cases
 from aclgrad.ops.linear_cross_entropy import reference, spec_shards, training
-from aclgrad.ops.linear_cross_entropy.triton import choose
+from aclgrad.ops.linear_cross_entropy.triton import choose, choose_rows
 from aclgrad.ops.linear_cross_entropy.triton.statistics import compute
 from aclgrad.testing import poisoned_memory, verdicts
 from aclgrad.testing.cases import Case
@@ -121,7 +121,7 @@ def test_gradients_in_groups(tokens, rows, dtype, monkeypatch):
     """Float32 sums of one gradient would not fit; the other one is added up in its own dtype."""
     monkeypatch.setattr(choose, "WHOLE_P", 0)
     monkeypatch.setattr(choose, "BUDGET", 110_000)
-    monkeypatch.setattr(choose, "multiprocessors", lambda device: 1)  # no product is small
+    monkeypatch.setattr(choose_rows, "multiprocessors", lambda device: 1)  # no product is small
     plan = judged(training.gradients, built(cases._backward(tokens, 64, rows, options=cases.EVERY), dtype), dtype)
     p = plan.launch._launch._way.cut
     assert p.groups == 2 and len(p.chunks) > 2

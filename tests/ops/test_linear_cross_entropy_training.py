@@ -10,7 +10,7 @@ from aclgrad.core.errors import InvalidArgument
 from aclgrad.ops.linear_cross_entropy import training
 from aclgrad.ops.linear_cross_entropy.cpu import choose as cpu_choose
 from aclgrad.ops.linear_cross_entropy.cpu.choose import kept_as
-from aclgrad.ops.linear_cross_entropy.triton import choose
+from aclgrad.ops.linear_cross_entropy.triton import choose, choose_rows
 from aclgrad.testing import judge, poisoned_memory
 from aclgrad.testing.tolerance import naive_dtype
 
@@ -253,7 +253,7 @@ def test_logits_wait_where_weight_grad_will_be(tokens, budget, phases, dtype, sh
 def test_sums_in_float32_begin_with_what_was_borrowed_for(dtype, short_of_memory):
     """The more multiprocessors, the more products count as small, and small ones are summed in float32."""
     short_of_memory.setattr(choose, "BUDGET", 60_000)
-    short_of_memory.setattr(choose, "multiprocessors", lambda device: 132)
+    short_of_memory.setattr(choose_rows, "multiprocessors", lambda device: 132)
     with torch.device("cuda" if GPU else "cpu"):
         assert run_triton(*head(170, 144, 272, dtype)) == ["InWeightGrad", "InWorkspace"]
 

@@ -7,7 +7,7 @@ import torch
 
 from aclgrad.core.backends import widen
 from aclgrad.ops.linear_cross_entropy import reference, spec
-from aclgrad.ops.linear_cross_entropy.triton import choose
+from aclgrad.ops.linear_cross_entropy.triton import choose, choose_rows
 from aclgrad.testing import assert_within_baseline, poisoned_memory
 
 pytestmark = pytest.mark.gpu
@@ -68,8 +68,11 @@ def test_chunks_along_either_side_add_up(small_chunks, tokens, rows, softmax, dt
     assert cut.along_vocabulary == (rows > tokens)
 
 
+@pytest.mark.parametrize("few", [0, 128], ids=["packed", "as they lie"])
 @pytest.mark.parametrize("hidden", [1, 7, 65])
-def test_rows_that_are_not_aligned_are_packed(small_chunks, hidden):
+def test_rows_that_are_not_aligned(small_chunks, hidden, few, monkeypatch):
+    monkeypatch.setattr(choose_rows, "FEW_TOKENS", few)
+    monkeypatch.setattr(choose_rows, "UNPACKED", 1 << 14)
     check(head(20, hidden, 300, torch.bfloat16))
 
 

@@ -164,6 +164,22 @@ def copying(target: torch.Tensor, source: torch.Tensor) -> TupleKernel:
     return kernel
 
 
+def in_wide_elements(target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The two with elements of 4 or 8 bytes, where a copy can be made of such: rows of 2 bytes each take long."""
+    pair = target, source
+    if target.dtype == source.dtype and target.dim() and all(t.stride(-1) == 1 for t in pair):
+        for dtype in (torch.int64, torch.int32):
+            if dtype.itemsize > target.element_size() and all(_divides(t, dtype.itemsize) for t in pair):
+                return target.view(dtype), source.view(dtype)
+    return pair
+
+
+def _divides(tensor: torch.Tensor, size: int) -> bool:
+    """Whether a tensor, gapless in its last dimension, consists of whole units of so many bytes."""
+    places = tensor.storage_offset(), tensor.shape[-1], *tensor.stride()[:-1]
+    return tensor.data_ptr() % size == 0 and all(place * tensor.element_size() % size == 0 for place in places)
+
+
 @jit
 def _fill(target_ptr, value, count, LINE: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * LINE + tl.arange(0, LINE)

@@ -22,7 +22,7 @@ from ..core.meta import meta_of
 from .driver import NotAsACall, copy_call, current_handle, current_stream, require_success, zero_call
 from .launch import ALIGNED, Loaded, recording
 from .launch_call import LaunchCall
-from .pointwise import copying, filling
+from .pointwise import copying, filling, in_wide_elements
 from .products import LibraryProduct, product_call, settings
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ class Recorder:
             size = target.numel() * target.element_size()
             self._once.append(copy_call(target.data_ptr(), source.data_ptr(), size, self))
         else:
+            target, source = in_wide_elements(target, source)
             copying(target, source)(source, target)
 
     def fill(self, target: torch.Tensor, value: float) -> None:

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-
-from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, Call
 from aclgrad.core.words import counted
-from aclgrad.gpu.devices import is_hopper, multiprocessors
+from aclgrad.gpu.devices import multiprocessors
 from aclgrad.gpu.launch import ALIGNED
 from aclgrad.gpu.products import TILE
 
 from ..spec import LinearDims
+from .choose_rows import (
+    PACKED,
+    UNPACKED,
+    fuses_logits,
+    fuses_probabilities,
+    on_hopper,
+    packed_columns,
+    packs,
+    sums_are_cut,
+)  # fmt: skip
 from .layout import LEADING, ceil_div, round_up, row_major
 from .options import LogitOptions
 
@@ -47,12 +54,6 @@ OVERLAP_FEATURES = 3072
 OVERHEAD = 200
 """Steps of a tile's main loop that its start and its end cost."""
 
-# Statistics
-STATISTICS_STRIP, SPARE_STATISTICS_STRIP = 64 * MIB, 16 * MIB
-"""Bytes of logits that nobody keeps, on their way to the statistics: as for `LOGITS`."""
-
-STRIP_COLUMNS = 8192
-
 # The loss with its gradients
 BUDGET = 256 * MIB
 """Bytes of the workspace."""
@@ -65,10 +66,6 @@ SLACK = 4096
 
 STRIP_SHARE, SPARE_STRIP_SHARE = 4, 512
 """The part of the budget, one in so many, that float32 logits take on their way to where they are kept."""
-
-# Products of the library
-LARGE = 0.9
-"""Share of the multiprocessors that have a tile of a product to work on, if the library does not cut its sums."""
 
 
 class Chunk(NamedTuple):
@@ -136,18 +133,13 @@ class GradientWay(NamedTuple):
 def gradient_way(call: Call) -> GradientWay:
     """The way that the document's gradient takes."""
     dtype, recomputes = call["input"].dtype, call["softmax"] is None
-    fuses = recomputes and call.dims.H > 0 and on_hopper(dtype, call.device)
+    fuses = recomputes and fuses_probabilities(call)
     overlaps = overlaps_softmax(call)
     beside_logits = recomputes and dtype != F32 and not fuses
     p = cut(call, P_OF_TWO if overlaps else P_BESIDE_LOGITS if beside_logits else P_ALONE)
     leading = round_up(p.columns, LEADING)
     strip = strip_rows(p.rows, leading, SPARE_LOGITS if fuses else LOGITS)
     return GradientWay(p, leading, recomputes, fuses, overlaps and len(p.chunks) > 1, strip)
-
-
-def on_hopper(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether half-precision products of our own can be had, beside the library's."""
-    return dtype != F32 and is_hopper(device)
 
 
 def overlaps_softmax(call: Call) -> bool:
@@ -157,22 +149,6 @@ def overlaps_softmax(call: Call) -> bool:
         return False
     aligned = row_major(softmax) and softmax.strides[0] % 16 == 0 and row_major(weight_grad)
     return aligned and call.dims.H <= OVERLAP_FEATURES and call.dims.BT <= call.dims.V
-
-
-def is_small(rows: int, columns: int, device: torch.device, share: float = 1.0) -> bool:
-    """Whether a product has tiles for less than this share of the device: the library may then cut its sums."""
-    return ceil_div(rows, TILE[0]) * ceil_div(columns, TILE[1]) < share * multiprocessors(device)
-
-
-def writes_output(meta: Meta, rows: int, additions: int, most_bytes: int | None) -> bool:
-    """Whether the library may write so many rows of a gradient itself, instead of float32 sums.
-
-    It may if nothing is lost by several `additions`, because the output is float32, or there is but one, or sums would
-    take more than `most_bytes`. Small products are excepted: the library rounds the parts of their sums.
-    """
-    large = not is_small(rows, meta.shape[1], meta.device, LARGE)
-    crowded = most_bytes is not None and rows * meta.shape[1] * F32.itemsize > most_bytes
-    return row_major(meta) and (meta.dtype == F32 or (large and (additions == 1 or crowded)))
 
 
 def cut(call: Call, budget: int, groups: int = 1) -> Cut:
@@ -187,8 +163,15 @@ def cut(call: Call, budget: int, groups: int = 1) -> Cut:
     dims = LinearDims(height, features, side) if along_vocabulary else LinearDims(side, features, height)
     row = height * call["input"].itemsize
     sizes = [round_up(side, TILE[1])]
-    if side * row > WHOLE_P:
+    packed = (
+        side * features * call["input"].itemsize
+        if packs(call["weight" if along_vocabulary else "input"], tokens)
+        else 0
+    )
+    if side * row > WHOLE_P or packed > PACKED:
         largest = min(budget // (TILE[1] * row), ceil_div(ceil_div(side, 2), TILE[1]) + 1)
+        if packed:
+            largest = min(largest, side * PACKED // packed // TILE[1])
         sizes = [TILE[1] * count for count in range(max(1, largest), max(0, largest // 3), -1)]
     workers = multiprocessors(call.device)
     size = min(sizes, key=lambda size: steps(dims, along_vocabulary, size, workers))
@@ -229,7 +212,8 @@ def strip_rows(rows: int, columns: int, budget: int) -> int:
 def strip_bytes(call: Call, budget: int) -> int:
     """Bytes of float32 logits on their way to where they are kept; float32 ones are there already."""
     dtype = call["input"].dtype
-    return 0 if dtype == F32 else budget // (SPARE_STRIP_SHARE if on_hopper(dtype, call.device) else STRIP_SHARE)
+    spare = fuses_logits(call["weight"], call.dims.BT)
+    return 0 if dtype == F32 else budget // (SPARE_STRIP_SHARE if spare else STRIP_SHARE)
 
 
 def tokens_in_weight_grad(call: Call, budget: int, *, borrows: bool = False) -> int:
@@ -282,10 +266,16 @@ def chunk_rows(call: Call, budget: int, *, borrows: bool = False) -> int:
     sums = vocabulary * features * F32.itemsize
     if call["weight_grad"] is not None and sums <= WEIGHT_GRAD_SUMS:
         budget -= sums
-    packed = 0 if row_major(call["input"]) else round_up(features, LEADING) * itemsize
-    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(call, borrows=borrows) + packed
-    if not row_major(call["weight"]):
-        budget -= STRIP_COLUMNS * round_up(features, LEADING) * itemsize
+    width = round_up(features, LEADING)
+    row = round_up(vocabulary, LEADING) * itemsize + _statistics_bytes(call, borrows=borrows)
+    if not row_major(call["input"]):
+        row += width * itemsize
+    if packs(call["weight"], tokens):
+        budget -= packed_columns(call["weight"], tokens) * width * itemsize
+    if packs(call["weight"], tokens) or sums_are_cut(call["input"].dtype, vocabulary):
+        row += width * F32.itemsize  # of input_grad
+    if call["weight_grad"] is not None and not row_major(call["weight_grad"]):
+        budget -= UNPACKED
     most = max(1, (budget - SLACK) // row)
     chunks = ceil_div(tokens, max(1, most // TILE[0] * TILE[0]))
     return int(min(most, round_up(ceil_div(tokens, chunks), TILE[0])))

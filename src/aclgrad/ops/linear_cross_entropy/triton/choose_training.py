@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 
 from aclgrad.core.spec import F32, Call
@@ -12,21 +10,22 @@ from aclgrad.gpu.products import TILE
 from ..spec import LinearDims
 from . import choose
 from .choose import Chunk, Cut, GradientWay
+from .choose_rows import (
+    Terms,
+    fuses_probabilities,
+    on_hopper,
+    packs,
+    reads_as_it_lies,
+    sums_are_cut,
+    sums_of,
+)  # fmt: skip
 from .layout import LEADING, ceil_div, round_up, row_major
-
-
-class Terms(NamedTuple):
-    """How a gradient is added up from the chunks of p."""
-
-    heights: list[int]  # rows that are summed at a time
-    additions: int  # how many terms each of them has
-    most_bytes: int | None = None  # of float32 sums, if that is limited
 
 
 def training_way(call: Call, taken: int) -> GradientWay:
     """The way that the gradient takes in training; some bytes of the budget are `taken`."""
     dtype = call["input"].dtype
-    fuses = call.dims.H > 0 and choose.on_hopper(dtype, call.device)
+    fuses = fuses_probabilities(call)
     most_logits = 0 if dtype == F32 else choose.SPARE_LOGITS if fuses else choose.LOGITS
     budget = choose.P_ALONE if fuses or dtype == F32 else choose.P_BESIDE_LOGITS
     groups = summed_groups(call)
@@ -63,7 +62,7 @@ def chunk_tokens(dims: LinearDims, dtype: torch.dtype, device: torch.device) -> 
 
 def _shard_logits(features: int, dtype: torch.dtype, device: torch.device) -> int:
     """Bytes of float32 logits on their way to p."""
-    fuses = features > 0 and choose.on_hopper(dtype, device)
+    fuses = features > 0 and on_hopper(dtype, device)
     return 0 if dtype == F32 else choose.SPARE_LOGITS if fuses else choose.LOGITS
 
 
@@ -74,19 +73,18 @@ def shard_way(call: Call, rows: int) -> GradientWay:
     logits = _shard_logits(features, dtype, call.device)
     chunks = tuple(Chunk(t, min(t + rows, tokens), 0, vocabulary) for t in range(0, tokens, rows))
     strip = choose.strip_rows(rows, leading, logits) if logits else rows
-    fuses = features > 0 and choose.on_hopper(dtype, call.device)
+    fuses = fuses_probabilities(call)
     return GradientWay(Cut(chunks, along_vocabulary=False), leading, True, fuses, False, strip)
 
 
 def summed_groups(call: Call) -> int:
     """Groups of p's shorter side, so that float32 sums of its gradient take half of the budget at most.
 
-    The other gradient is then added up over the groups in its own dtype, which it can be if its rows are in order.
+    The other gradient is then added up over the groups in its own dtype.
     """
     tokens, features, vocabulary = call.dims
-    names = ("input_grad", "weight_grad") if vocabulary >= tokens else ("weight_grad", "input_grad")
-    summed, added = (call[name] for name in names)
-    if summed is None or (summed.dtype == F32 and row_major(summed)) or (added is not None and not row_major(added)):
+    summed = call["input_grad" if vocabulary >= tokens else "weight_grad"]
+    if summed is None or (summed.dtype == F32 and row_major(summed)):
         return 1
     return max(1, ceil_div(min(tokens, vocabulary) * features * F32.itemsize, choose.BUDGET // 2))
 
@@ -101,19 +99,25 @@ def gradient_terms(call: Call, p: Cut) -> dict[str, Terms]:
         "input_grad": ([chunk.rows for chunk in p.chunks], call.dims.BT, p.along_vocabulary),
         "weight_grad": ([chunk.columns for chunk in p.chunks], call.dims.V, not p.along_vocabulary),
     }
-    finished = {name: Terms([whole], p.groups, 0) for name, (_, whole, _) in sides.items()}
-    return {
-        name: Terms(heights, len(p.chunks) // p.groups if summed else 1) if summed or p.groups == 1 else finished[name]
-        for name, (heights, _, summed) in sides.items()
-        if call[name] is not None
-    }
+    lies = reads_as_it_lies(call["weight"], call.dims.BT)
+    found = {}
+    for name, (heights, whole, summed) in sides.items():
+        cuts = name == "input_grad" and any(sums_are_cut(call["input"].dtype, chunk.columns) for chunk in p.chunks)
+        terms = Terms(heights, len(p.chunks) // p.groups if summed else 1, None, cuts, lies)
+        if not summed and p.groups > 1:
+            terms = Terms([whole], p.groups, 0, as_it_lies=lies)
+        if call[name] is not None:
+            found[name] = terms
+    return found
 
 
 def _beside_p(call: Call, p: Cut) -> int:
     """Bytes of float32 sums, and of rows of the weight that are packed."""
     features = call.dims.H
-    size = 0 if row_major(call["weight"]) else p.columns * round_up(features, LEADING) * call["input"].itemsize
+    packed = p.columns if packs(call["weight"], call.dims.BT) else 0
+    packed += 0 if row_major(call["input"]) else p.rows
+    size = packed * round_up(features, LEADING) * call["input"].itemsize
     for name, terms in gradient_terms(call, p).items():
-        rows = [rows for rows in terms.heights if not choose.writes_output(call[name], rows, *terms[1:])]
-        size += max(rows, default=0) * features * F32.itemsize
+        sums = sums_of(call[name], terms)
+        size += sums.rows * sums.width * F32.itemsize if sums else 0
     return int(size)

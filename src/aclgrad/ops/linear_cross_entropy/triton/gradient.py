@@ -22,6 +22,7 @@ from aclgrad.core.spec import F32, Call
 
 from ..empty import Zeros
 from .choose import GradientWay, gradient_way
+from .choose_rows import reads_as_it_lies
 from .choose_training import gradient_terms, training_way
 from .column_sums import ColumnSums
 from .columns import ColumnVectors
@@ -53,12 +54,13 @@ class Gradients:
         self._names = tuple(call.spec.params)
         self._tokens = tokens(call, scratch)
         own_p_given = tokens is not Tokens
-        self._x = Factor(call["input"], call.dims.BT, scratch)
         self._way = way = self._choose_way(call, scratch.size, own_p_given)
         dtype, chunks = call["input"].dtype, way.cut.chunks
         rows, columns = way.cut.rows, way.cut.columns
 
-        self._w = Factor(call["weight"], columns, scratch)
+        self._x = Factor(call["input"], rows, scratch)
+        lies = reads_as_it_lies(call["weight"], call.dims.BT)
+        self._w = Factor(call["weight"], columns, scratch, as_it_lies=lies)
         self._p = [scratch.tensor((rows, way.leading), dtype) for _ in range(2 if way.overlaps else 1)]
         logits = None
         if way.recomputes:
@@ -100,7 +102,7 @@ class Gradients:
     def _plan_gradients(self, call: Call, scratch: Scratch) -> list[GradientSums | None]:
         """Sums of input_grad and weight_grad."""
         gradients = {
-            name: GradientSums(call[name], terms.heights, terms.additions, scratch, most_bytes=terms.most_bytes)
+            name: GradientSums(call[name], terms, scratch)
             for name, terms in gradient_terms(call, self._way.cut).items()
         }
         return [gradients.get(name) for name in ("input_grad", "weight_grad")]
@@ -113,7 +115,7 @@ class Gradients:
         weight, input_grad, weight_grad = given["weight"], given["input_grad"], given["weight_grad"]
         softmax = None if self._way.recomputes else given["softmax"]
         tokens, columns = self._tokens(args, outs, workspace)
-        x, buffers = self._x(given["input"], workspace), [piece.view(workspace) for piece in self._p]
+        x, buffers = given["input"], [piece.view(workspace) for piece in self._p]
         fuses = self._fuse and aligned(x, weight)
         overlaps = self._beside and softmax is not None and aligned(x, softmax, weight_grad)
         chunks, (whole_t, whole_v) = self._way.cut.chunks, (len(x), len(weight))
@@ -121,7 +123,9 @@ class Gradients:
         for index, (t0, t1, v0, v1) in enumerate(chunks):
             first, final = index == 0, index == len(chunks) - 1
             first_t, last_t, first_v, last_v = t0 == 0, t1 == whole_t, v0 == 0, v1 == whole_v
-            x_part, w_part = x[t0:t1], self._w(weight[v0:v1], workspace)
+            if first or t0 != chunks[index - 1].t0:
+                x_part = self._x(x[t0:t1], workspace)
+            w_part = self._w(weight[v0:v1], workspace)
             p = buffers[index % len(buffers)][: t1 - t0, : v1 - v0]
             chunk_tokens = of_rows(tokens, slice(t0, t1))
             if fuses:
@@ -134,12 +138,12 @@ class Gradients:
                 self._beside[index](weight_grad[v0:v1], p, x_part, softmax[:, v1:], next_p, chunk_tokens)
             elif weight_gradient is not None:
                 out = weight_grad[v0:v1]
-                weight_gradient(out, p.t(), x_part, workspace, first=first_t, last=last_t)
+                weight_gradient(out, p.t(), self._x.wide(x_part), workspace, first=first_t, last=last_t)
             if self._bias_grad:
                 self._bias_grad[index](given["bias_grad"][v0:v1], p)
             if input_gradient is not None:
                 out = input_grad[t0:t1]
-                input_gradient(out, p, w_part, workspace, first=first_v, last=last_v)
+                input_gradient(out, p, self._w.wide(w_part), workspace, first=first_v, last=last_v)
 
     def describe(self) -> str:
         """In words."""

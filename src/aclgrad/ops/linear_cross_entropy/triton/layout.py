@@ -11,10 +11,15 @@ LEADING = 64
 """Elements: where rows are laid out here, they begin at whole lines of the cache."""
 
 
+def in_order(meta: Meta) -> bool:
+    """Whether rows are gapless and lie one after the other, at any addresses."""
+    (_, columns), (row, column) = meta.shape, meta.strides
+    return column == 1 and row >= columns
+
+
 def row_major(meta: Meta) -> bool:
     """Whether rows are gapless and lie one after the other, all at addresses as aligned as the first."""
-    (_, columns), (row, column) = meta.shape, meta.strides
-    return column == 1 and row >= columns and row * meta.itemsize % ALIGNED == 0
+    return in_order(meta) and meta.strides[0] * meta.itemsize % ALIGNED == 0
 
 
 def aligned(*tensors: torch.Tensor) -> bool:

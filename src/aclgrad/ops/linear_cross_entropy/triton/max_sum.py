@@ -16,9 +16,9 @@ from aclgrad.gpu.launch import jit
 from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
 from ..empty import Nothing
-from .choose import BLOCK_TOKENS, STRIP_COLUMNS
+from .choose import BLOCK_TOKENS
 from .options import LogitOptions
-from .products import Factor
+from .products import Factor, weight_factor
 from .statistics.compute import Statistics
 from .statistics.merge import merging
 from .statistics.tiles import TileStatistics
@@ -61,7 +61,7 @@ class LinearOnlineMaxSum:
             {"BLOCK": BLOCK_TOKENS},
         )  # fmt: skip
         self._x = Factor(call["input"], tokens, scratch)
-        w = Factor(call["weight"], STRIP_COLUMNS, scratch)
+        w = weight_factor(call["weight"], tokens, scratch)
         tiles = TileStatistics(tokens, vocabulary, scratch, LogitOptions())
         logits = call["vocab_parallel_logits"]
         self._statistics = Statistics(tokens, self._x, w, call["weight"], logits, tiles, scratch)

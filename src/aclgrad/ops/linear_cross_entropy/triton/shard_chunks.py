@@ -16,11 +16,12 @@ from aclgrad.core.memory import Scratch
 from aclgrad.core.meta import Meta, meta_of
 from aclgrad.core.plan import Remembered
 from aclgrad.core.spec import Call
-from aclgrad.gpu.products import multiply
+from aclgrad.gpu.products import multiply_in_parts
 
 from ..spec_shards import shard_gradients
 from . import choose
 from .choose import GradientWay
+from .choose_rows import Terms
 from .choose_training import shard_way
 from .columns import ColumnVectors
 from .gradient import Gradients
@@ -62,7 +63,7 @@ class ShardChunks(Gradients):
         if weight_grad is None:
             return [None, None]
         most = choose.WEIGHT_GRAD_SUMS if additions > 1 else None
-        return [None, GradientSums(weight_grad, [call.dims.V], additions, scratch, most_bytes=most)]
+        return [None, GradientSums(weight_grad, Terms([call.dims.V], additions, most), scratch)]
 
     def begin(self, args: Sequence[Any]) -> Begun:
         """Gather what p needs to know."""
@@ -70,7 +71,7 @@ class ShardChunks(Gradients):
         assert workspace is not None  # every token is gathered there
         tokens, columns = self._tokens(args, (None, None, None), workspace)
         weight_grad, bias_grad = (None if meta is None else memory.empty(meta) for meta in self._outs)
-        return Begun(args, workspace, tokens, columns, self._x(args[0], workspace), weight_grad, bias_grad)
+        return Begun(args, workspace, tokens, columns, args[0], weight_grad, bias_grad)  # which lies in order
 
     def input_grad(self, begun: Begun, index: int, *, wanted: bool) -> Tensor | None:
         """P of a chunk, and its rows of input_grad in float32."""
@@ -84,7 +85,7 @@ class ShardChunks(Gradients):
         if not wanted:
             return None
         out = memory.empty(Meta(x.shape, (x.shape[1], 1), self._wide, self._device))
-        multiply(out, p, w)
+        multiply_in_parts(out, p, w)
         return out
 
     def weight_grad(self, begun: Begun, index: int) -> None:

@@ -10,7 +10,7 @@ from aclgrad.core.memory import Piece
 from aclgrad.core.spec import F32, I64, Call
 from aclgrad.gpu.launch import few, jit
 from aclgrad.gpu.operands import NamedKernel, Operand
-from aclgrad.gpu.products import multiply
+from aclgrad.gpu.products import multiply_in_parts
 
 from ..choose import LINE, Chunk
 from ..columns import ColumnVectors
@@ -91,7 +91,7 @@ class Probabilities:
             rows = slice(index * self._rows, min((index + 1) * self._rows, self._chunk.rows))
             if self._logits is not None:
                 source = self._logits.view(workspace)[: rows.stop - rows.start, : w.shape[0]]
-                multiply(source, x[rows], w.t())
+                multiply_in_parts(source, x[rows], w.t())
             else:
                 assert softmax is not None  # the plan's mode
                 source = softmax[rows]

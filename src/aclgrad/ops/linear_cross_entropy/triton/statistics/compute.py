@@ -17,13 +17,14 @@ from aclgrad.core.meta import Meta
 from aclgrad.core.spec import F32, I64, Call
 from aclgrad.gpu.launch import few
 from aclgrad.gpu.operands import NamedKernel, Operand
-from aclgrad.gpu.products import TILE, multiply
+from aclgrad.gpu.products import TILE, multiply_in_parts
 
-from ..choose import LINE, SPARE_STATISTICS_STRIP, STATISTICS_STRIP, STRIP_COLUMNS, Chunk, is_small, on_hopper
+from ..choose import LINE, Chunk
+from ..choose_rows import SPARE_STATISTICS_STRIP, STATISTICS_STRIP, fuses_logits, is_small, packed_tokens
 from ..columns import Columns, ColumnVectors
 from ..layout import aligned, row_major
 from ..options import LogitOptions
-from ..products import Factor
+from ..products import Factor, weight_factor
 from ..tokens import of_rows
 from .row_pass import ROUNDING, row_statistics
 from .tiles import Strip, TileStatistics, part
@@ -31,8 +32,8 @@ from .tiles import Strip, TileStatistics, part
 if TYPE_CHECKING:
     from .hopper_product import LogitsProduct
 
-SPAN = STRIP_COLUMNS // TILE[1]
-"""Tiles of a strip."""
+SPAN = 32
+"""Tiles whose largest logit is written at a time."""
 
 
 class Statistics:
@@ -56,17 +57,17 @@ class Statistics:
         self._dtype, self._device = weight.dtype, weight.device
         self._tokens, self._w, self._tiles = tokens, w, tiles
         in_order = logits is not None and row_major(logits)
-        fuses = features > 0 and on_hopper(self._dtype, self._device) and (logits is None or in_order)
+        fuses = fuses_logits(weight, tokens) and x.is_aligned and w.is_aligned and (logits is None or in_order)
         self._shifts = exact and logits is not None and self._dtype != F32
         small = is_small(tokens, vocabulary, self._device)
         needed = small or not in_order or self._shifts
-        self._strip = strip if needed else None
+        self.strip = strip if needed else None
         if needed and strip is None:
             wide = exact or small
             budget = SPARE_STATISTICS_STRIP if fuses else STATISTICS_STRIP
-            self._strip = Strip(tokens, min(vocabulary, w.rows), F32 if wide else self._dtype, budget, scratch)
-        self._rows = min(tokens, self._strip.rows) if self._strip else tokens
-        self._writes_logits = logits is not None and (self._strip is not None or tiles.options.changes_logits)
+            self.strip = Strip(tokens, min(vocabulary, w.rows), F32 if wide else self._dtype, budget, scratch)
+        self._rows = min(tokens, self.strip.rows) if self.strip else tokens
+        self._writes_logits = logits is not None and (self.strip is not None or tiles.options.changes_logits)
         self._chunks = [Chunk(0, tokens, v, min(v + w.rows, vocabulary)) for v in range(0, vocabulary, w.rows)]
         self._passes = [self._plan_passes(chunk, logits) for chunk in self._chunks]
         self._fused_chunks = self._chunks if w.packs else [Chunk(0, tokens, 0, vocabulary)]
@@ -91,7 +92,7 @@ class Statistics:
         copied = logits if self._writes_logits else None
         names = ("maxima", "sums", "chosen", "classed", "mixed", "ahead")
         operands = (
-            Operand("source", self._strip.dtype if self._strip else self._dtype),
+            Operand("source", self.strip.dtype if self.strip else self._dtype),
             Operand("logits", copied and copied.dtype),
             Operand("own", I64),
             Operand("biases", F32 if options.bias else None),
@@ -102,7 +103,7 @@ class Statistics:
         numbers = {
             "first": self._placed(chunk).v0,
             "columns": chunk.columns,
-            "source_row": logits.strides[0] if self._strip is None and logits is not None else chunk.columns,
+            "source_row": logits.strides[0] if self.strip is None and logits is not None else chunk.columns,
             "logits_row": row,
             "logits_column": column,
             "tiles_row": self._tiles.count,
@@ -122,10 +123,13 @@ class Statistics:
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor | None, own: torch.Tensor,
-        columns: ColumnVectors, workspace: torch.Tensor, lent: torch.Tensor | None = None,
+        columns: ColumnVectors, workspace: torch.Tensor, lent: torch.Tensor | None = None, start: int = 0,
     ) -> dict[str, torch.Tensor]:  # fmt: skip
-        """Compute; returns the views of the tiles' statistics, in the workspace and in what is lent for them."""
-        views = self._tiles.views(self._tokens, workspace, lent)
+        """Compute; returns the views of the tiles' statistics, in the workspace and in what is lent for them.
+
+        The tokens are those from `start` on.
+        """
+        views = of_rows(self._tiles.views(start + self._tokens, workspace, lent), slice(start, None))
         if self._fused and aligned(x, weight, *([] if logits is None else [logits])):
             for (_, _, v0, v1), fused in zip(self._fused_chunks, self._fused, strict=True):
                 w, tile = self._w(weight[v0:v1], workspace), (self._first + v0) // TILE[1]
@@ -141,9 +145,9 @@ class Statistics:
             for index, kernel in enumerate(passes):
                 rows = slice(index * self._rows, min((index + 1) * self._rows, self._tokens))
                 wanted = None if logits is None else logits[rows, v0:v1]
-                source = wanted if self._strip is None else self._strip(rows.stop - rows.start, v1 - v0, workspace)
+                source = wanted if self.strip is None else self.strip(rows.stop - rows.start, v1 - v0, workspace)
                 assert source is not None  # a strip, or logits in order
-                multiply(source, x[rows], w.t())
+                multiply_in_parts(source, x[rows], w.t())
                 copied = wanted if self._writes_logits else None
                 kernel({**columns, **of_rows(tiles, rows), "source": source, "logits": copied, "own": own[rows]})
         return views
@@ -151,7 +155,7 @@ class Statistics:
     def describe(self) -> str:
         """How logits are made, in words."""
         made = "in one Hopper kernel with their statistics" if self._fused else "by the library, then their statistics"
-        strips = f", in strips of {self._rows:,} tokens" if self._strip is not None and not self._fused else ""
+        strips = f", in strips of {self._rows:,} tokens" if self.strip is not None and not self._fused else ""
         return f"logits {made}{strips}"
 
 
@@ -162,11 +166,17 @@ class ExactStatistics:
         tokens, _, vocabulary = call.dims
         self._names = tuple(call.spec.params)
         self._columns = Columns(call, options, scratch)
-        self._x = Factor(call["input"], tokens, scratch)
-        w = Factor(call["weight"], STRIP_COLUMNS, scratch)
+        rows = packed_tokens(call["input"])
+        self._parts = [slice(t, min(t + rows, tokens)) for t in range(0, tokens, rows)]
+        self._x = Factor(call["input"], min(rows, tokens), scratch)
+        w = weight_factor(call["weight"], tokens, scratch)
         self.tiles = TileStatistics(tokens, vocabulary, scratch, options)
-        self._statistics = Statistics(tokens, self._x, w, call["weight"], None, self.tiles, scratch, exact=True)
-        self.describe = self._statistics.describe
+        strip, self._statistics = None, {}
+        for height in sorted({here.stop - here.start for here in self._parts}, reverse=True):
+            made = Statistics(height, self._x, w, call["weight"], None, self.tiles, scratch, exact=True, strip=strip)
+            strip = strip or made.strip
+            self._statistics[height] = made
+        self.describe = next(iter(self._statistics.values())).describe
 
     def __call__(
         self, args: Sequence[Any], outs: Sequence[Any], own: torch.Tensor, workspace: torch.Tensor
@@ -174,5 +184,7 @@ class ExactStatistics:
         """Compute; what the call was given by name, and what is known of columns and tiles."""
         given = dict(zip(self._names, (*args, *outs), strict=True))
         columns = self._columns(args, outs, workspace)
-        x = self._x(given["input"], workspace)
-        return given, {**columns, **self._statistics(x, given["weight"], None, own, columns, workspace)}
+        for here in self._parts:
+            x, compute = self._x(given["input"][here], workspace), self._statistics[here.stop - here.start]
+            compute(x, given["weight"], None, own[here], columns, workspace, start=here.start)
+        return given, {**columns, **self.tiles.views(len(own), workspace)}

@@ -91,8 +91,12 @@ def row_statistics(
         if ahead_ptr is not None:
             tl.store(ahead_ptr + token, tl.where(lead == target, first // WIDTH, -1))
     if SHIFTS or classed_ptr is not None:
-        tile = tl.arange(0, SPAN)
-        tl.store(maxima_ptr + token * tiles_row + tile, top + tl.zeros((SPAN,), tl.float32), tile * WIDTH < columns)
+        start = 0
+        while start * WIDTH < columns:
+            tile = start + tl.arange(0, SPAN)
+            tops = top + tl.zeros((SPAN,), tl.float32)
+            tl.store(maxima_ptr + token * tiles_row + tile, tops, tile * WIDTH < columns)
+            start += SPAN
     if SHIFTS:
         shift = tl.where(top == float("-inf"), 0.0, top)
         start = 0

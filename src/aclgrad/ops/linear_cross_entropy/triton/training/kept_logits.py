@@ -26,13 +26,14 @@ from aclgrad.gpu.operands import Given, NamedKernel
 from aclgrad.gpu.products import TILE
 
 from .. import choose
-from ..choose import STRIP_COLUMNS, Chunk
+from ..choose import Chunk
+from ..choose_rows import Terms, packed_columns, reads_as_it_lies, sums_are_cut
 from ..column_sums import ColumnSums
 from ..columns import ColumnVectors
 from ..layout import LEADING, round_up
 from ..options import LogitOptions
 from ..probabilities.from_kept_logits import kept_dtype, probabilities_of_span
-from ..products import Factor, GradientSums
+from ..products import Factor, GradientSums, weight_factor
 from ..statistics.compute import Statistics
 from ..statistics.merge import merging_for_training
 from ..statistics.tiles import Strip, TileStatistics
@@ -40,8 +41,8 @@ from ..tokens import TokenVectors, of_rows
 
 
 def _strip(call: Call, tokens: int, budget: int, scratch: Scratch) -> Strip | None:
-    size = choose.strip_bytes(call, budget)
-    return Strip(tokens, min(call.dims.V, STRIP_COLUMNS), F32, size, scratch) if size else None
+    size, columns = choose.strip_bytes(call, budget), packed_columns(call["weight"], call.dims.BT)
+    return Strip(tokens, min(call.dims.V, columns), F32, size, scratch) if size else None
 
 
 class InWeightGrad:
@@ -53,7 +54,7 @@ class InWeightGrad:
         dtype, device, weight = call["input"].dtype, call.device, call["weight"]
         scratch = Scratch()
         self._tokens = slice(0, tokens)
-        x, w = Factor(call["input"], tokens, scratch), Factor(weight, STRIP_COLUMNS, scratch)
+        x, w = Factor(call["input"], tokens, scratch), weight_factor(weight, call.dims.BT, scratch)
         columns = choose.block_columns(call, tokens, budget)
         self._spans = [(v, min(v + columns, vocabulary)) for v in range(0, vocabulary, columns)]
         tiles = TileStatistics(tokens, vocabulary, scratch, LogitOptions.of(call), kept=True)
@@ -71,10 +72,10 @@ class InWeightGrad:
         self._merge = merging_for_training(call, tiles, tokens, results, weighs=True)
         self._p = scratch.tensor((tokens, columns), dtype)
         heights = [end - start for start, end in self._spans]
-        self._weight_grad = GradientSums(call["weight_grad"], heights, 1, scratch)
+        self._weight_grad = GradientSums(call["weight_grad"], Terms(heights, 1), scratch)
         self._input_grad = None
         if call["input_grad"] is not None:
-            self._input_grad = GradientSums(call["input_grad"], [tokens], len(heights), scratch)
+            self._input_grad = GradientSums(call["input_grad"], Terms([tokens], len(heights)), scratch)
         self.workspace = scratch.size
 
     def __call__(self, given: Given, of_all: TokenVectors, columns: ColumnVectors, workspace: torch.Tensor) -> None:
@@ -117,8 +118,10 @@ class InWorkspace:
         dtype, device = call["input"].dtype, call.device
         scratch = Scratch()
         rows, leading = choose.chunk_rows(call, budget, borrows=borrows), round_up(vocabulary, LEADING)
-        w = Factor(call["weight"], STRIP_COLUMNS, scratch)
+        w = self._w = weight_factor(call["weight"], tokens, scratch)
         self._x = Factor(call["input"], rows, scratch)
+        step = w.rows if w.packs else vocabulary
+        self._spans = [slice(v, min(v + step, vocabulary)) for v in range(0, vocabulary, step)]
         self._borrows = borrows
         tiles = TileStatistics(rows, vocabulary, scratch, LogitOptions.of(call), kept=True, borrows=borrows)
         strip = _strip(call, rows, budget, scratch)
@@ -145,13 +148,13 @@ class InWorkspace:
             ]
         needing_p = ("input_grad", "weight_grad", "bias_grad", "correct")
         self._fills = any(call[name] is not None for name in needing_p)
+        lies = reads_as_it_lies(call["weight"], tokens)
+        cuts = sums_are_cut(dtype, vocabulary)
         self._input_grad, self._weight_grad = (
-            None
-            if call[name] is None
-            else GradientSums(call[name], rows_of, additions, scratch, most_bytes=choose.WEIGHT_GRAD_SUMS)
-            for name, rows_of, additions in (
-                ("input_grad", heights, 1),
-                ("weight_grad", [vocabulary], len(heights) + self._begun),
+            GradientSums(call[name], terms, scratch) if call[name] is not None else None
+            for name, terms in (
+                ("input_grad", Terms(heights, len(self._spans), cuts=cuts, as_it_lies=lies)),
+                ("weight_grad", Terms([vocabulary], len(heights) + self._begun, choose.WEIGHT_GRAD_SUMS, False, lies)),
             )
         )
         self.workspace = scratch.size
@@ -165,7 +168,8 @@ class InWorkspace:
             p = self._p.view(workspace)[: here.stop - here.start, : len(weight)]
             logits = p.view(kept_dtype(p.dtype))
             lent = input_grad[here] if self._borrows else None
-            tiles = statistics(self._x(x[here], workspace), weight, logits, tokens["own"], columns, workspace, lent)
+            packed = self._x(x[here], workspace)
+            tiles = statistics(packed, weight, logits, tokens["own"], columns, workspace, lent)
             merge({**columns, **tokens, **tiles})
             if not self._fills:
                 continue
@@ -174,11 +178,14 @@ class InWorkspace:
             if self._bias_grad:
                 self._bias_grad[index](given["bias_grad"], p)
             if self._input_grad is not None:
-                self._input_grad(input_grad[here], p, weight, workspace, first=True, last=True)
+                for span in self._spans:
+                    w = self._w.wide(self._w(weight[span], workspace))
+                    begins, ends = span == self._spans[0], span == self._spans[-1]
+                    self._input_grad(input_grad[here], p[:, span], w, workspace, first=begins, last=ends)
             if self._weight_grad is not None:
                 first, last = here == self._chunks[0], here == self._chunks[-1]
                 self._weight_grad(
-                    weight_grad, p.t(), x[here], workspace, first=first, last=last, begun=self._begun
+                    weight_grad, p.t(), self._x.wide(packed), workspace, first=first, last=last, begun=self._begun
                 )  # fmt: skip
 
     def describe(self) -> str:
