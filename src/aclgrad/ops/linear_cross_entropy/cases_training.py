@@ -150,7 +150,16 @@ TOGETHER = (
     Case("loss_alone", _together(*SIZES, wants=_NONE), DTYPES, frozenset({SMOKE})),
     Case("loss_alone_every", _together(*SIZES, wants=_NONE, options=EVERY), DTYPES, frozenset({EDGE})),
 )
-LOSSES = (*_cases(_losses), Case("alone", _losses(*SIZES, statistics=False), DTYPES, frozenset({SMOKE})))
+LOSSES = (
+    *_cases(_losses),
+    Case("alone", _losses(*SIZES, statistics=False), DTYPES, frozenset({SMOKE})),
+    *(
+        Case(f"{name}_alone", _losses(9, 5, 70, statistics=False, options=options), DTYPES, frozenset({EDGE}))
+        for name, options in {
+            "smoothing": Options(label_smoothing=0.3), "softcap": Options(softcap=2.0), "z_loss": Options(z_loss=0.1),
+        }.items()
+    ),
+)  # fmt: skip
 GRADIENT = (
     *_cases(_backward),
     *(

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .spec_training import needs_predicted
+
 
 def bent(products: Tensor, bias: Tensor | None, softcap: float, logit_scale: float) -> Tensor:
     """Logits of products with the weight: plus bias, times the scale, within the softcap."""
@@ -42,10 +44,10 @@ def token_losses(
     """(loss, largest logit, Σ exp(logit − largest), that without the own target, …), [BT] each; `spec_training.py`."""
     z, _ = logits_of(input, weight, bias, softcap, logit_scale)
     of = _tokens(z, target, ignore_index)
-    found = (of.predicted, -of.nll, of.entropy, of.lse, of.correct) if wants_statistics else (None,) * 5
-    if softcap:
-        found = (of.predicted, *found[1:])
-    return _losses(z, of, class_weight, label_smoothing, z_loss), of.top, of.total, of.others, *found
+    given = {"label_smoothing": label_smoothing, "softcap": softcap, "z_loss": z_loss}
+    predicted = of.predicted if needs_predicted({**given, "wants_statistics": wants_statistics}) else None
+    found = (-of.nll, of.entropy, of.lse, of.correct) if wants_statistics else (None,) * 4
+    return _losses(z, of, class_weight, label_smoothing, z_loss), of.top, of.total, of.others, predicted, *found
 
 
 class Tokens(NamedTuple):
