@@ -68,11 +68,11 @@ def test_chunks_along_either_side_add_up(small_chunks, tokens, rows, softmax, dt
     assert cut.along_vocabulary == (rows > tokens)
 
 
-@pytest.mark.parametrize("few", [0, 128], ids=["packed", "as they lie"])
-@pytest.mark.parametrize("hidden", [1, 7, 65])
+@pytest.mark.parametrize("few", [0, 256], ids=["packed", "as they lie"])
+@pytest.mark.parametrize("hidden", [1, 7, 66])
 def test_rows_that_are_not_aligned(small_chunks, hidden, few, monkeypatch):
-    monkeypatch.setattr(choose_rows, "FEW_TOKENS", few)
-    monkeypatch.setattr(choose_rows, "UNPACKED", 1 << 14)
+    for name, size in {"FEW_TOKENS": few, "FEW_OF_ODD": few, "UNPACKED": 1 << 14}.items():
+        monkeypatch.setattr(choose_rows, name, size)
     check(head(20, hidden, 300, torch.bfloat16))
 
 

@@ -24,8 +24,9 @@ STATISTICS_STRIP, SPARE_STATISTICS_STRIP = 64 * MIB, 16 * MIB
 STRIP_COLUMNS = 8192
 
 # Rows that do not begin at aligned addresses, of which products take six times as long in half types
-FEW_TOKENS = 128
-"""Up to here such rows of the weight are read and written as they lie: to copy them all takes as long."""
+FEW_TOKENS, FEW_OF_ODD = 128, 256
+"""Up to here such rows of the weight are read and written as they lie: to copy them all takes as long, and longer where
+they begin at odd numbers of elements, so that each is copied alone."""
 
 PACKED, UNPACKED = 32 * MIB, 32 * MIB
 """Bytes of rows that are packed at a time; of a gradient's rows that are computed before they are brought there."""
@@ -47,7 +48,8 @@ def on_hopper(dtype: torch.dtype, device: torch.device) -> bool:
 
 def reads_as_it_lies(meta: Meta, tokens: int) -> bool:
     """Whether products read, or write, rows that do not begin at aligned addresses where they lie."""
-    return tokens <= FEW_TOKENS and meta.dtype != F32 and in_order(meta) and not row_major(meta)
+    most = FEW_OF_ODD if meta.strides[0] % 2 else FEW_TOKENS
+    return tokens <= most and meta.dtype != F32 and in_order(meta) and not row_major(meta)
 
 
 def packs(meta: Meta, tokens: int) -> bool:
@@ -57,9 +59,9 @@ def packs(meta: Meta, tokens: int) -> bool:
 
 def packed_columns(weight: Meta, tokens: int) -> int:
     """Columns of logits, which are rows of the weight, that the library makes at a time: those that are packed."""
-    vocabulary, features = weight.shape
+    vocabulary = weight.shape[0]
     if packs(weight, tokens):
-        rows = _tiled(PACKED // (round_up(features, LEADING) * weight.itemsize))
+        rows = _tiled(PACKED // _packed_row(weight))
         return min(STRIP_COLUMNS, round_up(vocabulary, TILE[1]), rows)
     if fuses_logits(weight, tokens):
         return STRIP_COLUMNS
@@ -68,8 +70,12 @@ def packed_columns(weight: Meta, tokens: int) -> int:
 
 def packed_tokens(input: Meta) -> int:
     """Tokens whose rows are packed at a time; all where none are."""
-    tokens, features = input.shape
-    return tokens if row_major(input) else _tiled(PACKED // (round_up(features, LEADING) * input.itemsize))
+    return input.shape[0] if row_major(input) else _tiled(PACKED // _packed_row(input))
+
+
+def _packed_row(matrix: Meta) -> int:
+    """Bytes that a row takes where it is packed; of no features a number to divide by."""
+    return max(1, round_up(matrix.shape[1], LEADING) * matrix.itemsize)
 
 
 def _tiled(columns: int) -> int:

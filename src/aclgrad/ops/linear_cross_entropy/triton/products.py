@@ -73,12 +73,13 @@ class GradientSums:
         if self._sums is None or self._piece is None or (self._sums.whole and rows > self._sums.rows):
             multiply_in_parts(out, a, b[:, :features], add=add)
             return
-        sums = self._piece.view(workspace)
+        b = b[:, : self._sums.width]
+        sums = self._piece.view(workspace)[:, : b.shape[1]]
         if self._sums.whole:
             sums = sums[:rows]
             if first and begun:
                 sums[:, :features].copy_(out)
-            multiply_in_parts(sums[:, : b.shape[1]], a, b, add=add)
+            multiply_in_parts(sums, a, b, add=add)
             if last:
                 out.copy_(sums[:, :features])
             return
@@ -87,5 +88,5 @@ class GradientSums:
             some = sums[: here.stop - start]
             if add:
                 some[:, :features].copy_(out[here])
-            multiply_in_parts(some[:, : b.shape[1]], a[here], b, add=add)
+            multiply_in_parts(some, a[here], b, add=add)
             out[here].copy_(some[:, :features])

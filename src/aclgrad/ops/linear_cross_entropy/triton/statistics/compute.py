@@ -22,7 +22,7 @@ from aclgrad.gpu.products import TILE, multiply_in_parts
 from ..choose import LINE, Chunk
 from ..choose_rows import SPARE_STATISTICS_STRIP, STATISTICS_STRIP, fuses_logits, is_small, packed_tokens
 from ..columns import Columns, ColumnVectors
-from ..layout import aligned, row_major
+from ..layout import aligned, ceil_div, row_major
 from ..options import LogitOptions
 from ..products import Factor, weight_factor
 from ..tokens import of_rows
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .hopper_product import LogitsProduct
 
 SPAN = 32
-"""Tiles whose largest logit is written at a time."""
+"""Tiles of a row that a program takes in a pass."""
 
 
 class Statistics:
@@ -113,9 +113,10 @@ class Statistics:
             "ROUNDING": ROUNDING[F32 if self._exact else self._dtype], "EXACT": self._exact, "SHIFTS": self._shifts,
             "PRECISE": self._dtype == F32, "SPAN": SPAN, "WIDTH": TILE[1], "BLOCK": LINE,
         }  # fmt: skip
+        spans = ceil_div(chunk.columns, SPAN * TILE[1])
         return [
             NamedKernel(
-                row_statistics, (min(self._rows, self._tokens - t),), self._device, operands, numbers, constants,
+                row_statistics, (min(self._rows, self._tokens - t), spans), self._device, operands, numbers, constants,
                 unknown=few(self._tokens * chunk.columns), num_warps=8,
             )
             for t in range(0, self._tokens, self._rows)
@@ -136,10 +137,6 @@ class Statistics:
                 out = None if logits is None else logits[:, v0:v1]
                 fused(x, w, out, {**columns, **part(views, tile), "own": own})
             return views
-        if self._first == 0:  # a chunk says it all in one tile
-            views["maxima"].fill_(-torch.inf)
-            for name in ("sums", *self._tiles.options.tile_sums):
-                views[name].zero_()
         for (_, _, v0, v1), passes in zip(self._chunks, self._passes, strict=True):
             w, tiles = self._w(weight[v0:v1], workspace), part(views, (self._first + v0) // TILE[1])
             for index, kernel in enumerate(passes):

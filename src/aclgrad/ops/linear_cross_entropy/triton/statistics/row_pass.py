@@ -30,13 +30,21 @@ def row_statistics(
     ROUNDING: tl.constexpr, EXACT: tl.constexpr, SHIFTS: tl.constexpr, PRECISE: tl.constexpr, SPAN: tl.constexpr,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One token's statistics over some columns, of which the first is row `first` of the weight; their copy, if wanted.
+    """A token's statistics over `SPAN` tiles of columns, the first of which is row `first` of the weight; their copy.
 
     Every line of the columns changes the largest logit, and with it what the sums so far are worth. `EXACT` leaves the
-    own target out of the sum. A copy that `SHIFTS` is less the largest logit, which all tiles of the columns then have;
-    they have it where something is summed by class, too. The softcap is `PRECISE` to a float32.
+    own target out of the sum. What is found is said of the first tile: the others count for nothing. A copy that
+    `SHIFTS` is less the largest logit, which all tiles then have; they have it where something is summed by class, too.
+    The softcap is `PRECISE` to a float32.
     """
     token = tl.program_id(0).to(tl.int64)
+    begin = tl.program_id(1) * (SPAN * WIDTH)
+    columns = tl.minimum(columns - begin, SPAN * WIDTH)
+    first += begin
+    source_ptr += token * source_row + begin
+    if logits_ptr is not None:
+        logits_ptr += token * logits_row + begin.to(tl.int64) * logits_column
+    at = token * tiles_row + begin // WIDTH
     target = tl.load(own_ptr + token) - first
     top = tl.full((), float("-inf"), tl.float32)
     total = tl.zeros((), tl.float32)
@@ -47,15 +55,15 @@ def row_statistics(
     while start < columns:
         column = start + tl.arange(0, BLOCK)
         inside = column < columns
-        x = tl.load(source_ptr + token * source_row + column, inside, other=float("-inf")).to(tl.float32)
+        x = tl.load(source_ptr + column, inside, other=float("-inf")).to(tl.float32)
         x = as_rounded(x, ROUNDING)
         if factor is not None or biases_ptr is not None:
             x = logits_of(x, biases_ptr, first + column, inside, factor, cap, PRECISE)
             x = tl.where(inside, x, float("-inf"))
             mine += tl.sum(tl.where(column == target, x, 0.0), 0)
         if logits_ptr is not None and not SHIFTS:
-            at = token * logits_row + column.to(tl.int64) * logits_column
-            tl.store(logits_ptr + at, x.to(logits_ptr.dtype.element_ty), inside)
+            there = logits_ptr + column.to(tl.int64) * logits_column
+            tl.store(there, x.to(logits_ptr.dtype.element_ty), inside)
         here = largest(x)
         higher = tl.where((here > top) | (here != here), here, top)
         shift = tl.where(higher == float("-inf"), 0.0, higher)
@@ -76,36 +84,32 @@ def row_statistics(
         total = total * exponential(top - shift, True) + tl.sum(e, 0)
         top = higher
         start += BLOCK
-    tl.store(maxima_ptr + token * tiles_row, top)
-    tl.store(sums_ptr + token * tiles_row, total)
+    tile = tl.arange(0, SPAN)
+    there = tile * WIDTH < columns
+    others = top if SHIFTS or classed_ptr is not None else float("-inf")
+    tl.store(maxima_ptr + at + tile, tl.where(tile == 0, top, others), there)
+    tl.store(sums_ptr + at + tile, tl.where(tile == 0, total, 0.0), there)
     if classed_ptr is not None:
-        tl.store(classed_ptr + token * tiles_row, classed)
+        tl.store(classed_ptr + at + tile, tl.where(tile == 0, classed, 0.0), there)
     if mixed_ptr is not None:
-        tl.store(mixed_ptr + token * tiles_row, mixed)
+        tl.store(mixed_ptr + at + tile, tl.where(tile == 0, mixed, 0.0), there)
     if (target >= 0) & (target < columns):
         if factor is not None or biases_ptr is not None:
             tl.store(chosen_ptr + token, mine)
         else:
-            x = tl.load(source_ptr + token * source_row + target).to(tl.float32)
+            x = tl.load(source_ptr + target).to(tl.float32)
             tl.store(chosen_ptr + token, as_rounded(x, ROUNDING))
         if ahead_ptr is not None:
             tl.store(ahead_ptr + token, tl.where(lead == target, first // WIDTH, -1))
-    if SHIFTS or classed_ptr is not None:
-        start = 0
-        while start * WIDTH < columns:
-            tile = start + tl.arange(0, SPAN)
-            tops = top + tl.zeros((SPAN,), tl.float32)
-            tl.store(maxima_ptr + token * tiles_row + tile, tops, tile * WIDTH < columns)
-            start += SPAN
     if SHIFTS:
         shift = tl.where(top == float("-inf"), 0.0, top)
         start = 0
         while start < columns:
             column = start + tl.arange(0, BLOCK)
             inside = column < columns
-            x = tl.load(source_ptr + token * source_row + column, inside, other=0.0)
+            x = tl.load(source_ptr + column, inside, other=0.0)
             if factor is not None or biases_ptr is not None:
                 x = logits_of(x, biases_ptr, first + column, inside, factor, cap, PRECISE)
-            at = token * logits_row + column.to(tl.int64) * logits_column
-            tl.store(logits_ptr + at, (x - shift).to(logits_ptr.dtype.element_ty), inside)
+            there = logits_ptr + column.to(tl.int64) * logits_column
+            tl.store(there, (x - shift).to(logits_ptr.dtype.element_ty), inside)
             start += BLOCK
