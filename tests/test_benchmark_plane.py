@@ -69,6 +69,33 @@ def test_a_red_gate_has_no_speed(monkeypatch):
     assert not result.gate.passed and result.ratio() is None and not result.device
 
 
+def test_a_gate_that_was_passed_aside_is_not_tried_again(monkeypatch):
+    monkeypatch.setattr(measure, "checked", lambda point, kind: Gate(False, math.inf, "tried alone"))
+    point, here = Point("cell", "lstm_cell", torch.float32, {"N": 2, "H": 8}), Cpu(BRIEF)
+    assert measured(point, here, BRIEF, Gate(True, 0.1, "")).ratio() > 0
+    assert measured(point, here, BRIEF, Gate(False, 0.1, "no memory")).gate.text == "tried alone"
+
+
+def test_processes_check_the_points_first(monkeypatch):
+    monkeypatch.setattr(plane, "checked_aside", lambda points, kind, processes: enumerate(["gate", "other"]))
+    seen = []
+
+    def measure_one(point, device, effort, gate):
+        seen.append(gate)
+        return Result(point, Gate(True, 0.0, ""), {OURS: 1.0, "torch": 2.0})
+
+    monkeypatch.setattr(plane, "measured", measure_one)
+    command.main(["plane", "--family", "cell", "--points", "2", "--wait", "0", "--processes", "2"])
+    assert seen == ["gate", "other"]
+
+
+@pytest.mark.slow  # a process takes seconds to begin
+def test_points_are_checked_in_processes():
+    points = [Point("cell", "lstm_cell", torch.float32, {"N": n, "H": 8}) for n in (1, 2, 3)]
+    found = dict(measure.checked_aside(points, "cpu", 2))
+    assert sorted(found) == [0, 1, 2] and all(gate.passed for gate in found.values())
+
+
 def results(ratios):
     gate = measure.Gate(True, 0.5, "")
     point = Point("lstm", "nn.LSTM", torch.float16, {"T": 3, "B": 2, "I": 5, "H": 4, "layers": 1, "directions": 1})
@@ -100,7 +127,7 @@ def test_the_command_measures_and_shows(capsys, monkeypatch):
 def test_no_point_is_begun_after_its_seconds(monkeypatch, capsys):
     seen = []
 
-    def measure_one(point, device, effort):
+    def measure_one(point, device, effort, gate):
         seen.append(point)
         return Result(point, Gate(True, 0.0, ""), {OURS: 1.0, "torch": 2.0})
 
