@@ -81,6 +81,20 @@ def test_loss_and_gradients_in_chunks(tokens, features, rows, budget, sums, phas
 
 @in_one_dtype
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("tokens", "rows"), [(9, 608), (300, 40)], ids=["more classes", "more tokens"])
+def test_logits_made_twice(tokens, rows, dtype, monkeypatch):
+    """All options and results, and where one gradient or none of the statistics is wanted."""
+    monkeypatch.setattr(choose, "makes_logits_twice", lambda call: True)
+    for name in ("P_ALONE", "P_BESIDE_LOGITS", "WHOLE_P"):
+        monkeypatch.setattr(choose, name, 1 << 12)
+    wanted = {"wants": (False, True, True), "mean": False, "options": cases.EVERY}
+    for rest in ({"options": cases.EVERY}, wanted, {"wants": (True, False, False)})[: 3 if rows > tokens else 1]:
+        plan = judged(training.together, built(cases._together(tokens, 9, rows, **rest), dtype), dtype)
+        assert plan.describe().split(": ")[1].startswith("logits for the loss, then p in"), plan.describe()
+
+
+@in_one_dtype
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_sums_of_tiles_borrow_input_grad(dtype, monkeypatch):
     """There are fewer chunks of tokens, but where float32 numbers cannot lie at the address of input_grad."""
     args = built(cases._together(80, 16, 200, options=cases.EVERY), dtype)

@@ -98,13 +98,18 @@ class Scratch:
     """Lays out named pieces in one workspace: sized in phase one, viewed in phase two."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = self.end = 0  # of the workspace; where the next piece begins
 
     def reserve(self, nbytes: int) -> int:
         """The offset of a new aligned piece of `nbytes`."""
-        offset = self.size
-        self.size += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        offset = self.end
+        self.end += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        self.size = max(self.size, self.end)
         return offset
+
+    def free_from(self, offset: int) -> None:
+        """What lies from there on is over when the next pieces are written: they may lie there, too."""
+        self.end = offset
 
     def tensor(self, shape: Sequence[int], dtype: torch.dtype) -> Piece:
         """A piece that holds a contiguous tensor."""

@@ -9,5 +9,5 @@ from .triton.max_sum import linear_online_max_sum as linear_online_max_sum
 from .triton.scale import scale_ as scale_
 from .triton.shards import shard_gradients as shard_gradients
 from .triton.shards import shard_statistics as shard_statistics
-from .triton.training.losses import loss_and_gradients as loss_and_gradients
 from .triton.training.losses import token_losses as token_losses
+from .triton.training.together import loss_and_gradients as loss_and_gradients

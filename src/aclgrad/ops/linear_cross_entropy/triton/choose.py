@@ -61,6 +61,10 @@ BUDGET = 256 * MIB
 WEIGHT_GRAD_SUMS, INPUT_GRAD_SUMS = 32 * MIB, 96 * MIB
 """Of these, for float32 sums of weight_grad over chunks of tokens, and of input_grad over blocks of the vocabulary."""
 
+CHUNK_IN_TOKENS, PASS_IN_TOKENS = 5000, 3000
+"""What it costs to pack the weight and to bring its gradient to its place, for a chunk of tokens whose logits are kept,
+and once where logits are made twice: in tokens whose logits are made."""
+
 SLACK = 4096
 """Bytes lost between the pieces of a workspace."""
 
@@ -279,6 +283,17 @@ def chunk_rows(call: Call, budget: int, *, borrows: bool = False) -> int:
     most = max(1, (budget - SLACK) // row)
     chunks = ceil_div(tokens, max(1, most // TILE[0] * TILE[0]))
     return int(min(most, round_up(ceil_div(tokens, chunks), TILE[0])))
+
+
+def makes_logits_twice(call: Call) -> bool:
+    """Whether the logits of `loss_and_gradients` are not kept, because they are in too many chunks of tokens for that.
+
+    For each chunk the weight is packed twice, and sums of weight_grad are brought to and fro.
+    """
+    if call["input"].dtype == F32 or not packs(call["weight"], call.dims.BT):
+        return False
+    chunks = ceil_div(call.dims.BT, chunk_rows(call, BUDGET))
+    return chunks > 1 and chunks * CHUNK_IN_TOKENS > call.dims.BT + PASS_IN_TOKENS
 
 
 def _statistics_bytes(call: Call, *, borrows: bool = False) -> int:

@@ -54,7 +54,7 @@ class Gradients:
         self._names = tuple(call.spec.params)
         self._tokens = tokens(call, scratch)
         own_p_given = tokens is not Tokens
-        self._way = way = self._choose_way(call, scratch.size, own_p_given)
+        self._way = way = self._choose_way(call, scratch.end, own_p_given)
         dtype, chunks = call["input"].dtype, way.cut.chunks
         rows, columns = way.cut.rows, way.cut.columns
 

@@ -1,9 +1,4 @@
-"""Losses of a whole vocabulary on GPUs, with both gradients in three products, or for every token alone.
-
-Logits are made with their statistics (`../statistics/`). When these are complete, the logits are turned into
-p = (softmax − one-hot) · scale and used up by two products of the library. `kept_logits.py` says where and how they are
-kept for that.
-"""
+"""Losses of a whole vocabulary on GPUs, from logits that are made with their statistics (`../statistics/`)."""
 
 from __future__ import annotations
 
@@ -15,20 +10,16 @@ import triton.language as tl
 
 from aclgrad.core.backends import Launch
 from aclgrad.core.memory import Piece, Scratch
-from aclgrad.core.spec import F32, I64, U8, Call
+from aclgrad.core.spec import F32, I64, Call
 from aclgrad.gpu.launch import jit
 from aclgrad.gpu.operands import CallKernel, Operand, vectors
 
-from ...empty import Nothing, NoTokens
-from ...spec_training import OF_TOKENS, differentiates
-from .. import choose
-from ..columns import Columns
-from ..layout import holds_float32
+from ...empty import Nothing
+from ...spec_training import OF_TOKENS
 from ..options import LogitOptions
 from ..statistics.compute import ExactStatistics
 from ..statistics.merge import merging_for_training
 from ..tokens import views
-from .kept_logits import InWeightGrad, InWorkspace
 
 TOKENS_AT_A_TIME = 1024  # of the one program that looks at all of them
 OUTPUTS = {"others": "sum_exp_others", "predicted": "predicted_logits"}
@@ -135,67 +126,9 @@ def _divides(call: Call) -> bool:
     return bool(call["mean"]) or call["normalizer"] is not None
 
 
-def _result_strides(call: Call, names: Mapping[str, str]) -> dict[str, int]:
+def result_strides(call: Call, names: Mapping[str, str]) -> dict[str, int]:
     """The strides of outputs that are wanted, by the names that `merge_for_training` has for them."""
     return {name: call[output].strides[0] for name, output in names.items() if call[output] is not None}
-
-
-class LossAndGradients:
-    """Phase two of `loss_and_gradients`. Matrices whose rows are not in order are copied by who reads them."""
-
-    def __init__(self, call: Call) -> None:
-        tokens = call.dims.BT
-        scratch, options = Scratch(), LogitOptions.of(call)
-        self._names = tuple(call.spec.params)
-        needed = ("scale", "top", "total", "loss", "own_p", *(["delta"] if options.smoothing else []))
-        vectors_there = {"own": I64, **dict.fromkeys(needed, F32)}
-        self._losses_given = call["losses"] is not None
-        if self._losses_given:
-            del vectors_there["loss"]
-        self._tokens = {name: scratch.tensor((tokens,), dtype) for name, dtype in vectors_there.items()}
-        self._columns = Columns(call, options, scratch)
-        results = {"top": 1, "total": 1, "loss": 1, **_result_strides(call, {"loss": "losses", **OUTPUTS})}
-        budget = choose.BUDGET - scratch.size
-        self._phases = self._elsewhere = self._plan(call, budget, results, borrows=False)
-        if choose.borrows(call, budget):
-            self._phases = self._plan(call, budget, results, borrows=True)
-        phases = (*self._phases, *self._elsewhere)
-        self._shared = scratch.tensor((max(phase.workspace for phase in phases),), U8)  # by one phase at a time
-        self.workspace = scratch.size
-        self._share = sharing(call, self._tokens["own"], self._tokens["scale"])
-        self._add = adding(call, self._tokens.get("loss"), results["loss"])
-
-    @staticmethod
-    def _plan(
-        call: Call, budget: int, results: Mapping[str, int], *, borrows: bool
-    ) -> list[InWeightGrad | InWorkspace]:
-        first = choose.tokens_in_weight_grad(call, budget, borrows=borrows)
-        phases: list[InWeightGrad | InWorkspace] = [InWeightGrad(call, first, budget, results)] if first else []
-        if first < call.dims.BT:
-            phases.append(InWorkspace(call, first, budget, results, borrows=borrows))
-        return phases
-
-    @torch.no_grad()
-    def __call__(self, args: Sequence[Any], outs: Sequence[Any], workspace: torch.Tensor | None) -> None:
-        """Compute; see `Launch`."""
-        assert workspace is not None  # every token has a place there
-        given = dict(zip(self._names, (*args, *outs), strict=True))
-        tokens = {"target": given["target"], **views(self._tokens, workspace)}
-        wanted = {"loss": given["losses"], **{name: given[output] for name, output in OUTPUTS.items()}}
-        tokens |= {name: output for name, output in wanted.items() if output is not None}
-        self._share(args, outs, workspace)
-        columns = self._columns(args, outs, workspace)
-        borrows = self._phases is not self._elsewhere and holds_float32(given["input_grad"])
-        for phase in self._phases if borrows else self._elsewhere:
-            phase(given, tokens, columns, self._shared.view(workspace))
-        self._add(args, outs, workspace)
-        if given["logits_max"] is not None:  # p needs them without gaps
-            given["logits_max"].copy_(tokens["top"])
-            given["sum_exp_logits"].copy_(tokens["total"])
-
-    def describe(self) -> str:
-        """In words."""
-        return "; ".join(phase.describe() for phase in self._phases)
 
 
 class LossAlone:
@@ -210,7 +143,7 @@ class LossAlone:
         }
         self._share = sharing(call, self._tokens["own"], None)
         self._statistics = ExactStatistics(call, LogitOptions.of(call), scratch)
-        strides = {"top": 1, "total": 1, "loss": 1, **_result_strides(call, {"loss": "losses", **OUTPUTS})}
+        strides = {"top": 1, "total": 1, "loss": 1, **result_strides(call, {"loss": "losses", **OUTPUTS})}
         self._merge = merging_for_training(call, self._statistics.tiles, call.dims.BT, strides, weighs=False)
         self._add = adding(call, self._tokens.get("loss"), strides["loss"])
         self.workspace = scratch.size
@@ -245,7 +178,7 @@ class TokenLosses:
         self._share = sharing(call, self._own, None)
         self._statistics = ExactStatistics(call, LogitOptions.of(call), scratch)
         self._results = {"top": "logits_max", "total": "sum_exp_logits", "loss": "loss", **OUTPUTS}
-        strides = _result_strides(call, self._results)
+        strides = result_strides(call, self._results)
         self._merge = merging_for_training(call, self._statistics.tiles, tokens, strides, weighs=False)
         self.workspace = scratch.size
 
@@ -267,10 +200,3 @@ class TokenLosses:
 def token_losses(call: Call) -> Launch:
     """Phase one: any strides, float16, bfloat16 and float32 matrices."""
     return TokenLosses(call) if call.dims.BT else Nothing()
-
-
-def loss_and_gradients(call: Call) -> Launch:
-    """Phase one: matrices in float16, bfloat16 and float32."""
-    if not call.dims.BT:
-        return NoTokens(call)
-    return LossAndGradients(call) if differentiates(call) else LossAlone(call)
