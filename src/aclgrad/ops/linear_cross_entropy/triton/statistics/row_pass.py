@@ -85,14 +85,14 @@ def row_statistics(
         top = higher
         start += BLOCK
     tile = tl.arange(0, SPAN)
-    there = tile * WIDTH < columns
+    exists = tile * WIDTH < columns
     others = top if SHIFTS or classed_ptr is not None else float("-inf")
-    tl.store(maxima_ptr + at + tile, tl.where(tile == 0, top, others), there)
-    tl.store(sums_ptr + at + tile, tl.where(tile == 0, total, 0.0), there)
+    tl.store(maxima_ptr + at + tile, tl.where(tile == 0, top, others), exists)
+    tl.store(sums_ptr + at + tile, tl.where(tile == 0, total, 0.0), exists)
     if classed_ptr is not None:
-        tl.store(classed_ptr + at + tile, tl.where(tile == 0, classed, 0.0), there)
+        tl.store(classed_ptr + at + tile, tl.where(tile == 0, classed, 0.0), exists)
     if mixed_ptr is not None:
-        tl.store(mixed_ptr + at + tile, tl.where(tile == 0, mixed, 0.0), there)
+        tl.store(mixed_ptr + at + tile, tl.where(tile == 0, mixed, 0.0), exists)
     if (target >= 0) & (target < columns):
         if factor is not None or biases_ptr is not None:
             tl.store(chosen_ptr + token, mine)
