@@ -116,6 +116,25 @@ def python():
     forked.close()
 
 
+@pytest.fixture(scope="session")
+def each_case():
+    """Checks cases too small for a test each: `each_case(check, {name: arguments})`. All that are wrong are named."""
+
+    def run(check, cases):
+        assert cases
+        wrong = {}
+        for name, arguments in cases.items():
+            try:
+                check(*arguments)
+            except (Exception, pytest.fail.Exception) as why:  # noqa: BLE001  whatever it is, the next case is another
+                wrong[name] = why
+        if wrong:
+            told = "\n".join(f"{name}: {type(why).__name__}: {why}" for name, why in wrong.items())
+            raise AssertionError(f"{len(wrong)} of {len(cases)} cases:\n{told}") from next(iter(wrong.values()))
+
+    return run
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_kernels():
     """Modules use them in small calls, too, which torch would serve otherwise."""

@@ -65,5 +65,5 @@ def test_the_conformance_matrix_and_every_door_have_it(package):
     options = ("-p", "no:xdist", "-p", "no:cacheprovider", "-k", words)
     said = run(package, "-c", BOTH, HERE / "doors.py", GENERATE, *options, *files)
     passed = int(said.rpartition(" passed")[0].split()[-1])
-    assert passed > 30, said
+    assert passed > 20, said  # all that a door refuses is one of them
     assert "found in every door" in said
