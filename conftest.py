@@ -157,7 +157,8 @@ def pytest_collection_modifyitems(config, items):
     What is interpreted comes in the middle: where two workers begin at either half, the second one does it while the
     first one compiles the CPU's kernels for both.
     """
-    needy = {item for item in items if item.get_closest_marker("needs_gpu") or NEED_GPU in item.path.parents}
+    there = {path for path in {item.path for item in items} if NEED_GPU in path.parents}
+    needy = {item for item in items if item.path in there or item.get_closest_marker("needs_gpu")}
     for item in needy:
         item.add_marker(pytest.mark.gpu)
     for item in items:
