@@ -116,6 +116,25 @@ def python():
     forked.close()
 
 
+@pytest.fixture(scope="session")
+def each_case():
+    """Checks cases too small for a test each: `each_case(check, {name: arguments})`. All that are wrong are named."""
+
+    def run(check, cases):
+        assert cases
+        wrong = {}
+        for name, arguments in cases.items():
+            try:
+                check(*arguments)
+            except (Exception, pytest.fail.Exception) as why:  # noqa: BLE001  whatever it is, the next case is another
+                wrong[name] = why
+        if wrong:
+            told = "\n".join(f"{name}: {type(why).__name__}: {why}" for name, why in wrong.items())
+            raise AssertionError(f"{len(wrong)} of {len(cases)} cases:\n{told}") from next(iter(wrong.values()))
+
+    return run
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_kernels():
     """Modules use them in small calls, too, which torch would serve otherwise."""
@@ -138,7 +157,8 @@ def pytest_collection_modifyitems(config, items):
     What is interpreted comes in the middle: where two workers begin at either half, the second one does it while the
     first one compiles the CPU's kernels for both.
     """
-    needy = {item for item in items if item.get_closest_marker("needs_gpu") or NEED_GPU in item.path.parents}
+    there = {path for path in {item.path for item in items} if NEED_GPU in path.parents}
+    needy = {item for item in items if item.path in there or item.get_closest_marker("needs_gpu")}
     for item in needy:
         item.add_marker(pytest.mark.gpu)
     for item in items:

@@ -51,6 +51,16 @@ def call(monkeypatch, capsys, tmp_path):
     return run
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A folder for `build.CACHE_VARIABLE` where the library is already, for what the C++ compiler says later."""
+    folder = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(build.CACHE_VARIABLE, str(folder))
+        build.installation()
+    return str(folder)
+
+
 def test_every_command_is_tried():
     assert {words[0] for words in COMMANDS} == {
         "list",
@@ -75,7 +85,8 @@ def test_garbage_is_told_apart_from_arguments(call, words):
         assert "Error" in said, (garbage, said)
 
 
-def test_garbage_for_the_compiler_is_the_compilers(call, tmp_path):
+def test_garbage_for_the_compiler_is_the_compilers(call, tmp_path, monkeypatch, built):
+    monkeypatch.setenv(build.CACHE_VARIABLE, built)
     for garbage in ("-nosuch", str(tmp_path / "nowhere.c"), "\udcff.c"):
         assert call("cc", garbage)[0] not in (0, 2)
     assert call("cc")[0] == 2
@@ -150,7 +161,8 @@ def test_a_folder_that_cannot_be_written_is_told(call, folder):
     assert f"--out: {folder} cannot be written" in said
 
 
-def test_a_compiler_that_is_none_is_told(call, monkeypatch, tmp_path):
+def test_a_compiler_that_is_none_is_told(call, monkeypatch, tmp_path, built):
+    """A C compiler where it is to build the library, a C++ compiler where the library is there."""
     for variable, suffix in (("CC", "c"), ("CXX", "cpp")):
         for command, told in (
             ("/no/such/compiler", "the compiler /no/such/compiler cannot be run"),
@@ -162,6 +174,7 @@ def test_a_compiler_that_is_none_is_told(call, monkeypatch, tmp_path):
             assert code == 1
             assert told in said
         monkeypatch.delenv(variable)
+        monkeypatch.setenv(build.CACHE_VARIABLE, built)
 
 
 def test_what_the_contracts_refuse_is_told_in_a_line(call, monkeypatch):

@@ -249,12 +249,31 @@ def _device(monkeypatch):
     acl.rt.set_device(0)
 
 
+@pytest.fixture
+def each_function(each_case):
+    """Checks functions one by one, each on device 0 and with what it alone has logged."""
+
+    def run(check, names, *caplog):
+        def one(name):
+            acl.rt.set_device(0)
+            for records in caplog:
+                records.clear()
+            check(name, *caplog)
+
+        each_case(one, {name: (name,) for name in names})
+
+    return run
+
+
 def test_every_function_is_listed_here():
     assert RIGHT.keys() | WITHOUT_ARGUMENTS == FUNCTIONS.keys()
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_the_right_call_succeeds(name):
+def test_the_right_call_succeeds(each_function):
+    each_function(check_the_right_call, RIGHT)
+
+
+def check_the_right_call(name):
     acl.finalize()
     acl.get_recent_err_msg()
     result = FUNCTIONS[name](*RIGHT[name]())
@@ -274,8 +293,11 @@ def each_with(name, values):
             yield value, position, FUNCTIONS[name](*args)
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_each_argument_wrong_in_turn(name, caplog):
+def test_each_argument_wrong_in_turn(each_function, caplog):
+    each_function(check_each_argument, RIGHT, caplog)
+
+
+def check_each_argument(name, caplog):
     for wrong, position, result in each_with(name, [object(), {}, 1j, Ellipsis, Hostile()]):
         if (name, position) in ANYTHING:
             continue
@@ -286,8 +308,11 @@ def test_each_argument_wrong_in_turn(name, caplog):
             assert not caplog.records, "a wrong argument is not an internal fault"
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_odd_values_never_raise(name, caplog):
+def test_odd_values_never_raise(each_function, caplog):
+    each_function(check_odd_values, RIGHT, caplog)
+
+
+def check_odd_values(name, caplog):
     values = (-1, 2**64, 2**5000, "text", b"bytes", 0.5, math.nan, True, None, [], (1,), 0xDEADBEEF)
     for odd, position, result in each_with(name, values):
         told = acl.get_recent_err_msg() is not None
@@ -295,8 +320,11 @@ def test_odd_values_never_raise(name, caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_too_few_and_too_many_arguments(name, caplog):
+def test_too_few_and_too_many_arguments(each_function, caplog):
+    each_function(check_the_number_of_arguments, sorted(FUNCTIONS), caplog)
+
+
+def check_the_number_of_arguments(name, caplog):
     right = RIGHT.get(name, tuple)()
     for args in ([*right, 0], right[:-1] if len(right) > 1 else [0] * 9):
         acl.get_recent_err_msg()

@@ -164,9 +164,13 @@ def test_a_python_that_runs_already_and_lacks_torch_is_refused(installation):
     assert "cannot be loaded" in done.stderr
 
 
-def test_a_library_of_another_version_is_refused(installation, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "fingerprint", lambda: "of other signatures")
-    other = build.write_installation(tmp_path)
+def test_a_library_of_another_version_is_refused(installation, tmp_path):
+    """What was built from other signatures differs in their fingerprint."""
+    other = build.Installation(shutil.copytree(installation.root, tmp_path / "other", symlinks=True))
+    library, mine = other.lib / build.LIBRARY, build.fingerprint().encode()
+    contents = library.read_bytes()
+    assert contents.count(mine) == 1
+    library.write_bytes(contents.replace(mine, mine[::-1]))
     done = run([sys.executable, "-c", LOAD, other.lib / "libascendcl.so"], env=environment(PYTHONPATH=str(SOURCES)))
     assert done.stdout == "500000\n" and "built from another version of aclgrad" in done.stderr
 

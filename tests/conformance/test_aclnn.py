@@ -71,10 +71,19 @@ def test_bias_gradient_is_left_alone_without_bias():
     assert bool((outs[2] == LEFT).all())
 
 
-@pytest.mark.parametrize(("operator", "invalid"), refusals("aclnn"))
-def test_refuses(operator, invalid, monkeypatch):
-    for name, value in invalid.environment.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.parametrize("operator", ACLNN, ids=lambda operator: operator.spec.name)
+def test_refuses(operator, each_case):
+    each_case(check_refusal, refusals(operator, "aclnn"))
+
+
+def check_refusal(operator, invalid):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in invalid.environment.items():
+            patch.setenv(name, value)
+        check_code_and_message(operator, invalid)
+
+
+def check_code_and_message(operator, invalid):
     args, outs = legal(operator)
     changed = invalid.apply({**args, **outs})
     tensors = [t for t in flat([changed[name] for name in outs]) if isinstance(t, torch.Tensor)]

@@ -64,9 +64,12 @@ def test_differentiable_functions(name, dtype):
     assert_same_bits(call, tensors_in(arguments))
 
 
-@pytest.mark.parametrize("dtypes", [QUICK, pytest.param(FLOATS[2:], marks=pytest.mark.slow)], ids=["quick", "others"])
+@pytest.mark.parametrize(
+    "dtypes", [FLOATS[:1], pytest.param(FLOATS[1:], marks=pytest.mark.slow)], ids=["quick", "others"]
+)
 @pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
 def test_functions_without_a_gradient(operator, dtypes):
+    """In a dtype that the first case has: what is compiled is one op."""
     case = suite(operator.spec).cases[0]
     for dtype in [dtype for dtype in dtypes if dtype in case.dtypes]:
         arguments, again = case.build(dtype), case.build(dtype)

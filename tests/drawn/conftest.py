@@ -17,8 +17,9 @@ from draws import DEVICE  # noqa: E402  it lies here
 
 def pytest_collection_modifyitems(items):
     """They are for both."""
+    drawn = {path for path in {item.path for item in items} if Path(__file__).parent in path.parents}
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.path in drawn:
             item.add_marker(pytest.mark.gpu)
 
 

@@ -127,7 +127,7 @@ def check(operator, dice, say):
         assert not wrong, "; ".join(wrong)
 
 
-TURNS = 1 if GPU or BACKEND or ONE is not None else 3
+TURNS = 1 if GPU or BACKEND or ONE is not None else 6
 """Days until an operator's turn comes again; until then it is slow, since rare dtypes are kernels to be compiled."""
 
 

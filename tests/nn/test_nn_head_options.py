@@ -26,6 +26,9 @@ from aclgrad.testing.cases import Data
 from aclgrad.testing.tolerance import naive_dtype
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+BACKENDS = ("aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
+"""Of a compiler: the same graph without a C++ compiler, which takes its time."""
+
 DEVICES = ("cpu", *([pytest.param("cuda", marks=pytest.mark.gpu)] if torch.cuda.is_available() else []))
 
 
@@ -69,7 +72,7 @@ EVERYTHING = {
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_compiled_whole(device, backend, reduction):
     """The bits of an eager call, in one graph."""
@@ -198,8 +201,9 @@ def test_all_tokens_are_ignored_with_class_weights(reduction):
     torch.testing.assert_close(found, F.cross_entropy(x @ w.t(), target, **options), equal_nan=True)
 
 
-def test_the_compiled_head_refuses_targets_out_of_range():
-    call = torch.compile(aclgrad.nn.linear_cross_entropy, fullgraph=True)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_compiled_head_refuses_targets_out_of_range(backend):
+    call = torch.compile(aclgrad.nn.linear_cross_entropy, fullgraph=True, backend=backend)
     with pytest.raises(aclgrad.InvalidArgument, match=r"target\[1\] is 9, expected 0 to 8"):
         call(torch.ones(2, 3), torch.ones(9, 3), torch.tensor([0, 9]), weight=torch.ones(9), softcap=3.0)
 

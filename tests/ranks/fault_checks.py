@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import torch
@@ -66,7 +67,7 @@ def what_differs(rank, groups):
 
 def prepare(rank, groups):
     """Groups that will not survive, while all ranks are there; all have met once."""
-    for name in ("hangs", "hangs backward", "dies", "lies"):
+    for name in ("hangs", "hangs at first", "hangs backward", "dies", "lies"):
         members = range(3) if name == "lies" else range(4)
         GROUPS[name] = dist.new_group(members, timeout=timedelta(seconds=TIMEOUT))
         if rank in members:
@@ -75,20 +76,17 @@ def prepare(rank, groups):
 
 
 def hangs(rank, groups):
-    """Rank 3 does not come, to a call that is known and to one that is not."""
-    if rank == 3:
-        time.sleep(2 * TIMEOUT + 1)
-        return None
-    return seen(lambda: head(GROUPS["hangs"])), seen(lambda: head(GROUPS["hangs"], tokens=5))
+    """Rank 3 does not come: to a call that is known, to one that is not, and content with a loss to its gradients.
 
-
-def hangs_backward(rank, groups):
-    """Rank 3 is content with the loss."""
+    All at the same time, each in a group of its own.
+    """
     loss = head(GROUPS["hangs backward"])
     if rank == 3:
         time.sleep(TIMEOUT + 1)
         return None
-    return seen(loss.backward)
+    calls = (lambda: head(GROUPS["hangs"])), (lambda: head(GROUPS["hangs at first"], tokens=5)), loss.backward
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(seen, calls))
 
 
 def dies(rank, groups):
@@ -97,6 +95,10 @@ def dies(rank, groups):
     if rank == 3:
         os._exit(1)
     return seen(loss.backward)
+
+
+def who(rank, groups):
+    return rank
 
 
 def lies(rank, groups):

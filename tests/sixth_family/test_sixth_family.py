@@ -50,20 +50,25 @@ def test_functions_gradients_and_modules_are_optional(package):
 
 
 BOTH = """
-import runpy, sys, pytest
-doors, generate, *options = sys.argv[1:]
+import runpy, sys
+parent, doors, generate, *options = sys.argv[1:]
+sys.dont_write_bytecode = True
+sys.path.insert(0, parent)
+import pytest
 if pytest.main(options) == 0:
     sys.argv[1:] = [generate]
     runpy.run_path(doors)
 """
 
 
-def test_the_conformance_matrix_and_every_door_have_it(package):
+def test_the_conformance_matrix_and_every_door_have_it(package, python):
     """In one process. All kinds of tests in one dtype: they follow from the registry, so a few stand for the rest."""
     files = [ROOT / "tests" / "conformance" / f"test_{name}.py" for name in ("backends", "contract", "aclnn")]
     words = "softsign_backward and (float32 or refuses or signature or formats) and not past_every_block"
     options = ("-p", "no:xdist", "-p", "no:cacheprovider", "-k", words)
-    said = run(package, "-c", BOTH, HERE / "doors.py", GENERATE, *options, *files)
+    done = python("-c", BOTH, package.parent, HERE / "doors.py", GENERATE, *options, *files, cwd=ROOT)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
     passed = int(said.rpartition(" passed")[0].split()[-1])
-    assert passed > 30, said
+    assert passed > 20, said  # all that a door refuses is one of them
     assert "found in every door" in said

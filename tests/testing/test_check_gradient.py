@@ -39,7 +39,16 @@ def wrong(report):
     return {check for check, _, count in report.tally if count}
 
 
-@pytest.mark.parametrize("operator", list(operators()), ids=lambda operator: operator.spec.name)
+def some_of_each_family():
+    """A family's first operator and its first gradient; further ones are slow."""
+    seen = set()
+    for operator in operators():
+        kind = operator.spec.package, operator.spec.name.endswith("backward")
+        yield pytest.param(operator, id=operator.spec.name, marks=pytest.mark.slow if kind in seen else ())
+        seen.add(kind)
+
+
+@pytest.mark.parametrize("operator", list(some_of_each_family()))
 def test_the_formulas_themselves_pass_every_check(operator):
     def formula(*args, out=None):
         return operator(*args, out=out, backend="reference")

@@ -137,15 +137,22 @@ FORMATS = ("npy", "bin", "pt", "msprobe")
 
 
 def every_way():
-    """(operator, format, dtypes): npy has every dtype, the others the first; their further ones are slow."""
+    """(operator, format, dtypes): npy has every dtype, the others the first; their further ones are slow.
+
+    And so are formats but npy, once an operator of the same family with outputs of the same kinds has been in them.
+    """
+    seen = set()
     for operator in operators():
         first, *others = suite(operator.spec).cases[0].dtypes
+        kinds = operator.spec.package, frozenset(type(out) for out in operator.spec.outs)
         for data_format in FORMATS:
             name = f"{operator.spec.name}-{data_format}"
             short = [first, *others] if data_format == "npy" else [first]
-            yield pytest.param(operator, data_format, short, id=name)
+            marks = () if data_format == "npy" or kinds not in seen else pytest.mark.slow
+            yield pytest.param(operator, data_format, short, id=name, marks=marks)
             if others and len(short) == 1:
                 yield pytest.param(operator, data_format, others, id=f"{name}-others", marks=pytest.mark.slow)
+        seen.add(kinds)
 
 
 @pytest.mark.parametrize(("operator", "data_format", "dtypes"), list(every_way()))

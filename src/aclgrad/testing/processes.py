@@ -24,7 +24,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ["torch.distributed.tensor.parallel", "aclgrad.nn", "aclgrad.testing.cases"]
+PRELOADED = [
+    "torch.distributed.tensor.parallel",
+    "torch._dynamo",
+    "aclgrad.nn",
+    "aclgrad.cpu.threads",
+    "aclgrad.testing.cases",
+]
 PATIENCE = 120.0
 """Seconds that a task may take."""
 
