@@ -18,6 +18,9 @@ DEVICE ?= cpu
 # Two workers that begin far apart and take from each other at the end: neighbours share kernels, programs and fixtures.
 PYTEST := python -m pytest -n 2 --dist worksteal
 
+# A hundred programs of the tests import the package: its bytecode is kept, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo docs docs-serve test test-all test-lowest test-newest test-gpu check examples format generate bench bench-gpu plane clean
 
 demo: $(READY)  ## all operators through the aclnn door, checked against float64

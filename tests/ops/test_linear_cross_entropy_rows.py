@@ -50,11 +50,9 @@ def test_rows_are_packed_some_at_a_time(dims, dtype, little_memory):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("twice", [False, True], ids=["kept", "made twice"])
 def test_rows_are_packed_for_chunks(twice, dtype, little_memory):
-    dims = (180, 17, 300)
+    dims = (132, 9, 270)
     little_memory.setattr(choose, "CHUNK_IN_TOKENS", 5000 if twice else 0)
-    little_memory.setattr(choose, "PACKED", 1)
-    little_memory.setattr(choose, "BUDGET", 250_000 if GPU else 200_000)
-    little_memory.setattr(choose, "UNPACKED", 1)
+    little_memory.setattr(choose, "BUDGET", 150_000)
     little_memory.setattr(choose, "WEIGHT_GRAD_SUMS", 0)
     trained(dims, dtype)
     with torch.device(DEVICE):
@@ -67,7 +65,6 @@ def test_rows_are_packed_for_chunks(twice, dtype, little_memory):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("dims", [(300, 7, 150), (150, 7, 600)], ids=["more tokens", "more classes"])
 def test_rows_of_tokens_with_losses_of_their_own(dims, dtype, little_memory):
-    little_memory.setattr(choose, "PACKED", 1)
     little_memory.setattr(choose, "BUDGET", 100_000)  # so that what is summed comes in groups
     for operator in (training.losses, training.gradients):
         operator._plans.clear()

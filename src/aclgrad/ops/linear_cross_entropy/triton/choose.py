@@ -14,16 +14,8 @@ from aclgrad.gpu.launch import ALIGNED
 from aclgrad.gpu.products import TILE
 
 from ..spec import LinearDims
-from .choose_rows import (
-    PACKED,
-    UNPACKED,
-    fuses_logits,
-    fuses_probabilities,
-    on_hopper,
-    packed_columns,
-    packs,
-    sums_are_cut,
-)  # fmt: skip
+from . import choose_rows
+from .choose_rows import fuses_logits, fuses_probabilities, on_hopper, packed_columns, packs, sums_are_cut
 from .layout import LEADING, ceil_div, round_up, row_major
 from .options import LogitOptions
 
@@ -167,15 +159,12 @@ def cut(call: Call, budget: int, groups: int = 1) -> Cut:
     dims = LinearDims(height, features, side) if along_vocabulary else LinearDims(side, features, height)
     row = height * call["input"].itemsize
     sizes = [round_up(side, TILE[1])]
-    packed = (
-        side * features * call["input"].itemsize
-        if packs(call["weight" if along_vocabulary else "input"], tokens)
-        else 0
-    )
-    if side * row > WHOLE_P or packed > PACKED:
+    is_packed = packs(call["weight" if along_vocabulary else "input"], tokens)
+    packed = is_packed * side * features * call["input"].itemsize
+    if side * row > WHOLE_P or packed > choose_rows.PACKED:
         largest = min(budget // (TILE[1] * row), ceil_div(ceil_div(side, 2), TILE[1]) + 1)
         if packed:
-            largest = min(largest, side * PACKED // packed // TILE[1])
+            largest = min(largest, side * choose_rows.PACKED // packed // TILE[1])
         sizes = [TILE[1] * count for count in range(max(1, largest), max(0, largest // 3), -1)]
     workers = multiprocessors(call.device)
     size = min(sizes, key=lambda size: steps(dims, along_vocabulary, size, workers))
@@ -279,7 +268,7 @@ def chunk_rows(call: Call, budget: int, *, borrows: bool = False) -> int:
     if packs(call["weight"], tokens) or sums_are_cut(call["input"].dtype, vocabulary):
         row += width * F32.itemsize  # of input_grad
     if call["weight_grad"] is not None and not row_major(call["weight_grad"]):
-        budget -= UNPACKED
+        budget -= choose_rows.UNPACKED
     most = max(1, (budget - SLACK) // row)
     chunks = ceil_div(tokens, max(1, most // TILE[0] * TILE[0]))
     return int(min(most, round_up(ceil_div(tokens, chunks), TILE[0])))
