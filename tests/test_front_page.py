@@ -41,8 +41,14 @@ def test_the_readme_names_no_operator_that_is_not_there():
     assert named and named <= set(aclnn.__all__)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(README.parent)))
-def test_links_lead_somewhere(page):
+PAGE_BY_NAME = {str(page.relative_to(README.parent)): (page,) for page in PAGES}
+
+
+def test_links_lead_somewhere(each_case):
+    each_case(leads_somewhere, PAGE_BY_NAME)
+
+
+def leads_somewhere(page):
     text = without_blocks(page.read_text(encoding="utf-8"))
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
         found = page.parent / target if target else page
@@ -51,8 +57,11 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(found.read_text(encoding="utf-8")), f"{page.name} links to {target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(README.parent)))
-def test_lines_are_no_longer_than_120_columns(page):
+def test_lines_are_no_longer_than_120_columns(each_case):
+    each_case(fits, PAGE_BY_NAME)
+
+
+def fits(page):
     """But rows of tables, which cannot be wrapped."""
     lines = page.read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if len(line) > 120 and not line.startswith("|")]

@@ -1,5 +1,7 @@
 """The ways to run the gradient's recurrence on a GPU: every cut covers the problem and fits the device."""
 
+import itertools
+
 import pytest
 
 pytest.importorskip("triton")
@@ -35,29 +37,27 @@ def best(kind, problem, dtype, limits):
     return next((way for way in ways if isinstance(way, kind)), None)
 
 
-@pytest.mark.parametrize("limits", [H200, SMALL], ids=["large", "small"])
-@pytest.mark.parametrize("itemsize", [2, 4])
-@pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize(("batch", "hidden"), SIZES)
-def test_a_persistent_grid_covers_the_problem_and_is_resident_at_once(batch, hidden, directions, itemsize, limits):
-    problem = dims(batch, hidden, directions)
-    for cut in persistent_backward(problem, itemsize, limits):
-        programs, groups, ways = cut.grid(problem)
-        assert programs * groups * ways <= limits.programs and ways == directions
-        assert programs // cut.split_k * cut.units >= hidden
-        assert groups * cut.rows * cut.row_blocks >= batch
-        depth = cut.split_k * cut.warps * cut.block_k * cut.k_blocks
-        assert depth >= 4 * hidden
-        assert cut.units % cut.split_k == 0 and cut.block_k & (cut.block_k - 1) == 0
-        weights = cut.warps * cut.block_k * cut.k_blocks * cut.units * itemsize
-        if cut.weights_in is WeightsIn.SHARED_FOR_WARPGROUPS:
-            assert depth == 4 * hidden and cut.block_k * cut.k_blocks * cut.warps % 64 == 0
-            assert limits.warpgroups and itemsize == 2 and cut.rows % 16 == 0
-            assert weights + cut.stages * cut.rows * 128 + cut.units * cut.rows * 4 <= limits.shared
-        elif cut.weights_in is WeightsIn.SHARED:
-            assert weights + cut.warps * cut.units * cut.rows * 4 <= limits.shared
-        elif cut.weights_in is WeightsIn.REGISTERS:
-            assert weights <= WARPS * 32 * 255 * 4
+def test_a_persistent_grid_covers_the_problem_and_is_resident_at_once(batch, hidden):
+    for limits, itemsize, directions in itertools.product([H200, SMALL], [2, 4], [1, 2]):
+        problem = dims(batch, hidden, directions)
+        for cut in persistent_backward(problem, itemsize, limits):
+            programs, groups, ways = cut.grid(problem)
+            assert programs * groups * ways <= limits.programs and ways == directions
+            assert programs // cut.split_k * cut.units >= hidden
+            assert groups * cut.rows * cut.row_blocks >= batch
+            depth = cut.split_k * cut.warps * cut.block_k * cut.k_blocks
+            assert depth >= 4 * hidden
+            assert cut.units % cut.split_k == 0 and cut.block_k & (cut.block_k - 1) == 0
+            weights = cut.warps * cut.block_k * cut.k_blocks * cut.units * itemsize
+            if cut.weights_in is WeightsIn.SHARED_FOR_WARPGROUPS:
+                assert depth == 4 * hidden and cut.block_k * cut.k_blocks * cut.warps % 64 == 0
+                assert limits.warpgroups and itemsize == 2 and cut.rows % 16 == 0
+                assert weights + cut.stages * cut.rows * 128 + cut.units * cut.rows * 4 <= limits.shared
+            elif cut.weights_in is WeightsIn.SHARED:
+                assert weights + cut.warps * cut.units * cut.rows * 4 <= limits.shared
+            elif cut.weights_in is WeightsIn.REGISTERS:
+                assert weights <= WARPS * 32 * 255 * 4
 
 
 def test_weights_stay_on_chip_where_they_fit():
@@ -86,19 +86,19 @@ def test_row_owners_cover_the_problem_and_are_resident_at_once(batch, hidden):
         assert cut.stages >= 2 and weights + passing <= H200.shared
 
 
-@pytest.mark.parametrize("hidden", [64, 256, 320, 512, 576, 768, 896, 960, 1024, 1088])
 @pytest.mark.parametrize("batch", [1, 64, 65, 129, 130, 150, 256, 300, 513, 1000, 1024, 5000])
-def test_warp_specialised_row_owners_cover_the_problem_and_leave_no_consumer_idle(batch, hidden):
-    problem = dims(batch, hidden, 1)
-    for cut in warp_specialised_backward(problem, H200):
-        programs, groups, _ = cut.grid(problem)
-        assert programs * groups <= H200.programs and programs // cut.split_k * UNITS == hidden
-        assert programs * cut.rows_owned >= cut.rows
-        counts = [min(batch - row_set * cut.rows, cut.rows) for row_set in range(2 * groups)]
-        assert sum(counts) == batch and min(counts) > 64  # two tiles of 64, one for either consumer
-        tiles = 4 * hidden // cut.split_k // 64
-        assert tiles * cut.split_k * 64 == 4 * hidden and tiles % cut.tiles_per_sum == 0
-        assert 2 * UNITS * tiles * 64 * 2 + warp_specialised.RING_BYTES <= H200.all_shared
+def test_warp_specialised_row_owners_cover_the_problem_and_leave_no_consumer_idle(batch):
+    for hidden in (64, 256, 320, 512, 576, 768, 896, 960, 1024, 1088):
+        problem = dims(batch, hidden, 1)
+        for cut in warp_specialised_backward(problem, H200):
+            programs, groups, _ = cut.grid(problem)
+            assert programs * groups <= H200.programs and programs // cut.split_k * UNITS == hidden
+            assert programs * cut.rows_owned >= cut.rows
+            counts = [min(batch - row_set * cut.rows, cut.rows) for row_set in range(2 * groups)]
+            assert sum(counts) == batch and min(counts) > 64  # two tiles of 64, one for either consumer
+            tiles = 4 * hidden // cut.split_k // 64
+            assert tiles * cut.split_k * 64 == 4 * hidden and tiles % cut.tiles_per_sum == 0
+            assert 2 * UNITS * tiles * 64 * 2 + warp_specialised.RING_BYTES <= H200.all_shared
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The ways to run the forward recurrence on a GPU: every cut covers the problem and fits the device."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -31,32 +33,30 @@ def best(kind, problem, split, limits):
     return next((candidate for candidate in candidates if isinstance(candidate.way, kind)), None)
 
 
-@pytest.mark.parametrize("limits", [H200, SMALL], ids=["large", "small"])
-@pytest.mark.parametrize("split", [1, 2])
-@pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize(("batch", "hidden"), SIZES)
-def test_a_persistent_grid_covers_the_problem_and_is_resident_at_once(batch, hidden, directions, split, limits):
-    problem = dims(batch, hidden, directions)
-    for cut in persistent_forward(problem, split, limits):
-        programs, groups, ways = cut.grid(problem)
-        assert programs * groups * ways <= limits.programs and ways == directions
-        assert programs * cut.units >= hidden
-        assert groups * cut.rows * cut.row_blocks >= batch
-        assert cut.block_k & (cut.block_k - 1) == 0
-        gates = 4 * cut.units * split
-        if cut.stages:
-            assert limits.warpgroups and hidden % 64 == 0 and gates % 64 == 0 and cut.stages >= 4
-            shared = gates * hidden * 2 + cut.stages * cut.rows * 128 + gates * cut.rows * 4
-            assert shared <= limits.all_shared
-            continue
-        k_warps = cut.warps // cut.unit_warps
-        block = k_warps * cut.block_k * 4 * cut.units * 2
-        assert cut.units % (16 * cut.unit_warps) == 0 and k_warps * cut.block_k * cut.k_blocks >= hidden
-        if cut.kept >= 0:
-            assert cut.kept <= cut.k_blocks and cut.low_kept <= (split == 2) * cut.k_blocks
-            registers = (cut.kept + cut.low_kept) * block
-            assert registers <= cut.warps * 32 * 255 * 4
-            assert split * cut.k_blocks * block - registers + k_warps * cut.units * cut.rows * 16 <= limits.shared
+def test_a_persistent_grid_covers_the_problem_and_is_resident_at_once(batch, hidden):
+    for limits, split, directions in itertools.product([H200, SMALL], [1, 2], [1, 2]):
+        problem = dims(batch, hidden, directions)
+        for cut in persistent_forward(problem, split, limits):
+            programs, groups, ways = cut.grid(problem)
+            assert programs * groups * ways <= limits.programs and ways == directions
+            assert programs * cut.units >= hidden
+            assert groups * cut.rows * cut.row_blocks >= batch
+            assert cut.block_k & (cut.block_k - 1) == 0
+            gates = 4 * cut.units * split
+            if cut.stages:
+                assert limits.warpgroups and hidden % 64 == 0 and gates % 64 == 0 and cut.stages >= 4
+                shared = gates * hidden * 2 + cut.stages * cut.rows * 128 + gates * cut.rows * 4
+                assert shared <= limits.all_shared
+                continue
+            k_warps = cut.warps // cut.unit_warps
+            block = k_warps * cut.block_k * 4 * cut.units * 2
+            assert cut.units % (16 * cut.unit_warps) == 0 and k_warps * cut.block_k * cut.k_blocks >= hidden
+            if cut.kept >= 0:
+                assert cut.kept <= cut.k_blocks and cut.low_kept <= (split == 2) * cut.k_blocks
+                registers = (cut.kept + cut.low_kept) * block
+                assert registers <= cut.warps * 32 * 255 * 4
+                assert split * cut.k_blocks * block - registers + k_warps * cut.units * cut.rows * 16 <= limits.shared
 
 
 @pytest.mark.parametrize(
