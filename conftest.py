@@ -196,6 +196,12 @@ def pytest_ignore_collect(collection_path, config):
     return True if beside and not collection_path.name.startswith("test_") else None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish():
+    """Pytest then looks for garbage several times, among all that there is; it goes with the process."""
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say what was left out, which pytest's workers do not."""
     if not GPU:

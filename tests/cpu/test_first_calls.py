@@ -114,8 +114,10 @@ assert not compiled, compiled
 """
 
 
-def test_what_was_warmed_compiles_nothing(python, tmp_path):
-    environment = {**os.environ, "ACLGRAD_CACHE": str(tmp_path)}
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "all"])
+def test_what_was_warmed_compiles_nothing(python, tmp_path, fresh):
+    """What other tests have compiled is there, unless it is `fresh`."""
+    environment = {**os.environ, "ACLGRAD_CACHE": str(tmp_path)} if fresh else os.environ
     words = ["-m", "aclgrad", "warm", "--family", "hardsigmoid", "--dtype", "float32", "--device", "cpu"]
     for program, expected in ((words, "CPU kernels compiled, the others were there"), (["-c", RUN], "")):
         done = python(*program, env=environment)

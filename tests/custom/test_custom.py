@@ -74,11 +74,12 @@ def cannot_be_built():
     return ""
 
 
-def test_the_example_is_in_every_door(python, example, tmp_path):
+@pytest.mark.parametrize("doors", [(), pytest.param(("c",), marks=pytest.mark.slow)], ids=["Python", "C as well"])
+def test_the_example_is_in_every_door(python, example, tmp_path, doors):
     if reason := cannot_be_built():
         pytest.skip(f"the C interface cannot be built here: {reason}")
     environment = {**os.environ, discovery.VARIABLE: str(example / "squared_relu")}
-    done = python(HERE / "doors.py", example, tmp_path, env=environment)
+    done = python(HERE / "doors.py", example, tmp_path, *doors, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "found in every door" in done.stdout
 

@@ -70,7 +70,7 @@ def heads(reduction):
 MODULES = {
     "Hardsigmoid": (nn.Hardsigmoid, (2, 4), lambda p, x: (x / 6 + 0.5).clamp(0, 1)),
     "LSTMCell": (lambda: nn.LSTMCell(4, 3), (2, 4), lambda p, x: cell_by_the_book(p, x)[0]),
-    "LSTM": (lambda: nn.LSTM(4, 3, 2, bidirectional=True), (3, 2, 4), lstm_by_the_book),
+    "LSTM": (lambda: nn.LSTM(4, 3, 2, bidirectional=True), (2, 2, 4), lstm_by_the_book),
     "SyncBatchNorm": (
         lambda: nn.SyncBatchNorm(4, track_running_stats=False),
         (5, 4),

@@ -205,7 +205,7 @@ def test_compiled_in_one_graph():
 
 
 def test_transforms():
-    xs = Data(torch.float64).normal(2, 6, C)
+    xs = Data(torch.float64).normal(2, 4, C)
     for training, options in ((True, {"track_running_stats": False}), (False, {})):
         theirs = norm(1, **options).double().train(training)
         ours = twin(theirs)
