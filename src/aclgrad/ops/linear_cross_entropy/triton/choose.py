@@ -47,8 +47,8 @@ OVERHEAD = 200
 """Steps of a tile's main loop that its start and its end cost."""
 
 # The loss with its gradients
-BUDGET = 256 * MIB
-"""Bytes of the workspace."""
+BUDGET, OF_A_TOKEN = 256 * MIB, 40
+"""Bytes of the workspace, and beside it of the numbers that are kept of every token."""
 
 WEIGHT_GRAD_SUMS, INPUT_GRAD_SUMS = 32 * MIB, 96 * MIB
 """Of these, for float32 sums of weight_grad over chunks of tokens, and of input_grad over blocks of the vocabulary."""

@@ -150,4 +150,8 @@ def loss_and_gradients(call: Call) -> Launch:
         return NoTokens(call)
     if not differentiates(call):
         return LossAlone(call)
-    return Twice(call) if choose.makes_logits_twice(call) else LossAndGradients(call)
+    if choose.makes_logits_twice(call):
+        twice = Twice(call)
+        if twice.workspace <= choose.BUDGET + choose.OF_A_TOKEN * call.dims.BT:
+            return twice
+    return LossAndGradients(call)
